@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -29,7 +30,7 @@ from dynatick.client import (
     TaskClient,
     WouldChange,
 )
-from dynatick.client.bulk_change import given_payload, given_selection
+from dynatick.client.bulk_change import given_payload, given_selection, going_on
 from dynatick.client.change_records import counted_in, new_record
 from dynatick.domain.instants import format_instant
 from dynatick.domain.selection import Selection
@@ -87,10 +88,11 @@ class ChangeResults(View):
     counts: Mapping[str, int]
     more: Annotated[
         bool,
-        "Whether tasks are left: repeat the request, with nextStart as start if there is one. Of a dry run "
-        "without nextStart: whether there are more than it had time to count.",
+        "Whether tasks are left: repeat the request, with this began, and with nextStart as start if there is one. Of "
+        "a dry run without nextStart: whether there are more than it had time to count.",
     ]
     next_start: Annotated[str | None, Json(null=True), "Where a range continues."]
+    began: Annotated[str, "When the first of these requests came."]
 
 
 def _by_filter(verb: str, summary: str, description: str = "") -> Callable[[Call], Call]:
@@ -98,8 +100,9 @@ def _by_filter(verb: str, summary: str, description: str = "") -> Callable[[Call
         f"POST /v1/tasks/{verb}",
         f"{verb}Tasks",
         summary,
-        description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
-        f"changed are not changed again. {description}".rstrip(),
+        description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true, with the `began` of "
+        "the answer. Tasks that were changed are not changed again: those that ended since then are left out. "
+        f"{description}".rstrip(),
         answers={200: ("One result per task", ChangeResults)},
     )
 
@@ -167,15 +170,20 @@ class Bulk(Routes):
         given: Mapping[str, str] = MappingProxyType({}),
     ) -> Response[str]:
         """The answer of ``change``, a method of the client, with one record for the request."""
+        client, began = going_on(self._client, body.began)
         if body.dryRun:
-            return answer(self._results(body, selection, partial(change, self._client)))
-        record = new_record(self._client, name, {**given_selection(selection), **given, "limit": body.limit})
+            return answer(self._results(body, selection, partial(change, client), began))
+        record = new_record(client, name, {**given_selection(selection), **given, "limit": body.limit})
         with record:
-            results = self._results(body, selection, partial(change, counted_in(self._client, record)))
+            results = self._results(body, selection, partial(change, counted_in(client, record)), began)
         return answer(results)
 
     def _results(
-        self, body: models.SelectionForm, selection: Selection, change: Callable[..., Iterator[ManyResult]]
+        self,
+        body: models.SelectionForm,
+        selection: Selection,
+        change: Callable[..., Iterator[ManyResult]],
+        began: datetime,
     ) -> ChangeResults:
         """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
         a dry run is stopped within a part, since every change must be reported."""
@@ -202,7 +210,9 @@ class Bulk(Routes):
             if not body.dryRun and len(results) >= body.limit:
                 more, next_start = True, begins
                 break
-        return ChangeResults(results=results, counts=counts, more=more, next_start=next_start)
+        return ChangeResults(
+            results=results, counts=counts, more=more, next_start=next_start, began=format_instant(began)
+        )
 
 
 def inserted(result: InsertResult) -> InsertAnswer:

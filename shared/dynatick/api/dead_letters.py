@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Routes, answer, route
 from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters
+from dynatick.client.bulk_change import going_on
+from dynatick.domain.instants import optional_text
 from dynatick.domain.view import View
 
 _HIDES = "While it reads, the messages are hidden from other readers."
@@ -31,7 +34,8 @@ class HandledList(View):
     FORM = "HandledLetters"
 
     results: Sequence[HandledLetter]
-    more: Annotated[bool, "Whether letters may be left: repeat the request."]
+    more: Annotated[bool, "Whether letters may be left: repeat the request, with this began if there is one."]
+    began: Annotated[str | None, "Of a redrive: when the first of these requests came."] = None
 
     @property
     def counts(self) -> Annotated[Mapping[str, int], ""]:
@@ -61,12 +65,14 @@ class DeadLetterRoutes(Routes):
         "redriveDeadLetters",
         "Redrive the tasks whose failure is current, and delete their dead letters",
         description="Obsolete letters are deleted, too. Stops at `limit`, or after some seconds: repeat it as "
-        f"long as `more` is true. {_HIDES}",
+        f"long as `more` is true, with the `began` of the answer: tasks that failed since then are left out. {_HIDES}",
         answers={200: ("One result for each letter", HandledList)},
         problems=_NOT_KNOWN,
     )
-    def redrive(self, body: Annotated[forms.DeadLetterSelection, Body()]) -> Response[str]:
-        return self._handled(self._letters().redrive, body)
+    def redrive(self, body: Annotated[forms.DeadLetterRedrive, Body()]) -> Response[str]:
+        letters = self._letters()
+        _, began = going_on(self._client, body.began)
+        return self._handled(partial(letters.redrive, began=began), body, began)
 
     @route(
         "POST /v1/dead-letters/purge",
@@ -80,13 +86,15 @@ class DeadLetterRoutes(Routes):
     def purge(self, body: Annotated[forms.DeadLetterPurge, Body()]) -> Response[str]:
         return self._handled(partial(self._letters().purge, obsolete=body.obsolete), body)
 
-    def _handled(self, handle: Callable[..., HandledLetters], body: forms.DeadLetterSelection) -> Response[str]:
+    def _handled(
+        self, handle: Callable[..., HandledLetters], body: forms.DeadLetterSelection, began: datetime | None = None
+    ) -> Response[str]:
         timer = Timer(self._seconds)
         handled = handle(
             action=body.action, error=body.error, dry_run=body.dryRun, limit=body.limit, stop=lambda: timer.is_up
         )
         results = list(handled)  # before handled.complete is read
-        return answer(HandledList(results=results, more=not handled.complete))
+        return answer(HandledList(results=results, more=not handled.complete, began=optional_text(began)))
 
     def _letters(self) -> DeadLetters:
         if self._client.dead_letter_queue is None:

@@ -10,6 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -31,6 +32,7 @@ from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import states_before
 from dynatick.domain.row import RowView
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
@@ -126,12 +128,15 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Change(ABC):
     """A change of the tasks of a selection. ``unless``: of those that need none. A task that ended after ``began`` is
-    skipped: it may have been redriven by this call and failed again. ``latest_first``: buckets in reverse order, if
-    tasks go to later ones, so that none is changed twice. ``departures``: counts those that leave past buckets."""
+    skipped: it may have been redriven by this call and failed again. ``goes_on``: with an earlier call, which began
+    then; such a task is left out, so that those skipped don't use up the limit of each call. ``latest_first``:
+    buckets in reverse order, if tasks go to later ones, so that none is changed twice. ``departures``: counts those
+    that leave past buckets."""
 
     store: Store
     selection: Selection
     began: datetime
+    goes_on: bool = False
     unless: Callable[[Row], bool] = lambda row: False
     latest_first: bool = False
     departures: Departures | None = None
@@ -216,7 +221,8 @@ class _Change(ABC):
             chunk = entries[start : start + _CHUNK]
             ended = [entry.task_id for entry in chunk if entry.outcome is not None]
             rows = {**page.rows, **self.store.get_many(ended)} if ended else page.rows
-            yield [(entry, rows.get(entry.task_id)) for entry in chunk]
+            listed = [(entry, rows.get(entry.task_id)) for entry in chunk]
+            yield [(entry, row) for entry, row in listed if not (self.goes_on and row and self._has_ended_since(row))]
 
     def _matches(self, entry: Entry, row: Row | None) -> bool:
         """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its
@@ -241,10 +247,13 @@ class _Change(ABC):
             return f"it is {state_shown(row)} now"
         if bucket_of(row) != entry.bucket:
             return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
-        finished = instant_or_none(row.get(attr.FINISHED_AT))
-        if finished is not None and finished > self.began:
+        if self._has_ended_since(row):
             return f"it is {state_shown(row)} again, since this call began"
         return None
+
+    def _has_ended_since(self, row: Row) -> bool:
+        finished = instant_or_none(row.get(attr.FINISHED_AT))
+        return finished is not None and finished > self.began
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -334,6 +343,22 @@ def given_payload(
     """That there is another payload, in the record of a change; not what it is."""
     values = {"payload": payload is not None, "set": bool(set_fields), "unset": bool(unset_fields)}
     return {name: _ANOTHER for name, is_given in values.items() if is_given}
+
+
+_Client = TypeVar("_Client", bound="BulkTasks")
+_SKEW = timedelta(minutes=1)  # between the clocks of two processes, at most
+
+
+def going_on(client: _Client, began: str | None) -> tuple[_Client, datetime]:
+    """The client, whose changes of many tasks go on with one that ``began`` then, and when that is. None: it begins
+    now. Raises InvalidInput."""
+    now = client._clock()
+    since = now if began is None else parse_instant(began, "began")
+    if since > now + _SKEW:
+        raise InvalidInput("began", began, "expected an instant that has passed, that of the first answer")
+    copied = copy(client)
+    copied.began = since
+    return copied, since
 
 
 class BulkTasks(TaskLists):
@@ -431,14 +456,14 @@ class BulkTasks(TaskLists):
         return self._deleted(selection, dry_run, limit, stop)
 
     def _deleted(self, selection: Selection, dry_run: bool, limit: int | None, stop: Stop) -> Iterator[ManyResult]:
-        began, left = self._clock(), limit
+        began, left = self.began or self._clock(), limit
         with self._record("delete", selection, {"limit": limit}, dry_run) as record:
             if selection.is_all_of_subject:
                 for schedule in islice(self._deleted_schedules(selection.subject, dry_run, record), limit):
                     yield schedule
                     left = None if left is None else left - 1
             if left != 0:
-                deletion = _Deletion(store=self.store, selection=selection, began=began)
+                deletion = _Deletion(store=self.store, selection=selection, began=began, goes_on=self.began is not None)
                 yield from deletion.results(dry_run=dry_run, limit=left, stop=stop, record=record)
 
     def _deleted_schedules(
@@ -524,7 +549,8 @@ class BulkTasks(TaskLists):
         update = _Update(
             store=self.store,
             selection=selection,
-            began=self._clock(),
+            began=self.began or self._clock(),
+            goes_on=self.began is not None,
             unless=unless,
             latest_first=latest_first,
             decide=departures.noting(decide),

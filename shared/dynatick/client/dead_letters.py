@@ -155,11 +155,14 @@ class LetterReading:
     def __exit__(self, *error: object) -> None:
         self.queue.release(list(self.hidden.values()))
 
-    def chunks(self, limit: int) -> Iterator[Sequence[Letter]]:
-        """Up to ``limit`` letters, with their rows, until the queue shows no more."""
+    def chunks(
+        self, limit: int, passes_over: Callable[[Letter], bool] = lambda letter: False
+    ) -> Iterator[Sequence[Letter]]:
+        """Up to ``limit`` letters, with their rows, until the queue shows no more. ``passes_over``: of those that are
+        none of them."""
         remaining = limit
+        messages: list[Message] = []
         while remaining > 0 and not self.complete:
-            messages: list[Message] = []
             while len(messages) < min(_CHUNK, remaining):
                 if self.stop() or len(self.hidden) >= MAX_HIDDEN:
                     break
@@ -172,8 +175,10 @@ class LetterReading:
                     break
             if not messages:
                 return
-            yield self._read(messages[:remaining])
-            remaining -= len(messages)
+            read, messages = self._read(messages[:remaining]), messages[remaining:]
+            letters = [letter for letter in read if not passes_over(letter)]
+            remaining -= len(letters)
+            yield letters
 
     def delete(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Deletes messages. Returns those that the queue has not confirmed."""
@@ -193,6 +198,10 @@ class LetterReading:
 def _letter(message: Message, view: DeadLetterView, row: Row | None) -> Letter:
     status = None if row is None else state_shown(row)
     return Letter(message, replace(view, state=state_of(view, row), task_status=status), row)
+
+
+def _has_failed_since(view: DeadLetterView, began: datetime) -> bool:
+    return view.failed_at is not None and view.failed_at > began
 
 
 class LetterResult(StrEnum):
@@ -287,25 +296,30 @@ class DeadLetters:
         dry_run: bool = False,
         limit: int | None = None,
         stop: Callable[[], bool] = lambda: False,
+        began: datetime | None = None,
     ) -> HandledLetters:
         """Redrives the tasks whose failure is current, and deletes their letters once that is written. Deletes obsolete
         letters, too. One result for each letter, as they are consumed.
 
         ``action``; ``error``, a part of the letter's: only these letters, and no result for others. ``dry_run``:
         changes nothing. ``limit``: the maximum number of letters that are read. The letter of a task that failed after
-        the call began is kept: this call may have redriven the task.
+        the call began is kept: this call may have redriven the task. ``began``: of an earlier call, with which this one
+        goes on; letters of tasks that failed since are passed over, without a result, and don't count for ``limit``.
         """
         check_optional_limit(limit)
-        began = self._clock()
+        since = began or self._clock()
         chosen = _Choice(action, error)
+
+        def passes_over(letter: Letter) -> bool:
+            return began is not None and _has_failed_since(letter.view, began)
 
         def handle(letters: Sequence[Letter]) -> Iterator[tuple[Letter, HandledLetter, bool]]:
             selected = [letter for letter in letters if chosen.fits(letter.view)]
-            yield from self._redrive(selected, began, record)
+            yield from self._redrive(selected, since, record)
 
         given = {"action": action, "error": error, "limit": limit}
         record = None if dry_run else self._new_record("redrive dead letters", given)
-        return self._handle(handle, record, limit=limit, stop=stop)
+        return self._handle(handle, record, limit=limit, stop=stop, passes_over=passes_over)
 
     def purge(
         self,
@@ -339,6 +353,7 @@ class DeadLetters:
         *,
         limit: int | None,
         stop: Callable[[], bool],
+        passes_over: Callable[[Letter], bool] = lambda letter: False,
     ) -> HandledLetters:
         """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted.
         ``record`` None: it is a dry run."""
@@ -346,7 +361,7 @@ class DeadLetters:
 
         def results() -> Iterator[HandledLetter]:
             with reading, record or nullcontext():
-                for chunk in reading.chunks(sys.maxsize if limit is None else limit):
+                for chunk in reading.chunks(sys.maxsize if limit is None else limit, passes_over):
                     handled = list(handle(chunk))
                     done = [letter.message for letter, _, is_done in handled if is_done and record is not None]
                     if done and record is not None and record.tally.runs is None:  # of a purge
@@ -366,7 +381,7 @@ class DeadLetters:
         others: list[Letter] = []
         for letter in letters:
             view = letter.view
-            failed_since = view.failed_at is not None and view.failed_at > began
+            failed_since = _has_failed_since(view, began)
             if view.state is LetterState.FAILED and not failed_since and view.task_id is not None:
                 if view.task_id in first:
                     others.append(letter)

@@ -44,6 +44,7 @@ class TaskLists:
         self.dead_letter_queue = dead_letter_queue
         self.caller, self.interface = caller, interface
         self.record: ChangeRecord | None = None  # counts changes of many tasks, instead of a record for each
+        self.began: datetime | None = None  # when that change of many tasks began with which its changes go on
         self._clock = clock
         ttl = timedelta(seconds=settings_ttl_seconds)
         self._settings_cache = SettingsCache(store, clock, ttl, check_actions=check_actions)

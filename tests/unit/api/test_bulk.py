@@ -12,6 +12,7 @@ import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.api.support import Caller, event
 from tests.unit.api.test_tasks import end
+from tests.unit.client.support import fail
 
 from dynatick.api import buckets, limits, ticks
 from dynatick.api.limits import BUDGET_SECONDS
@@ -50,7 +51,8 @@ def test_a_dry_run_changes_nothing_and_counts_all_and_a_bucket_is_cancelled_bit_
     ask = {"bucket": BUCKET, "limit": 2}
     dry = caller.ask("POST", "/v1/tasks/cancel", {**ask, "dryRun": True})
     would = [{"taskId": task_id, "result": "wouldChange"} for task_id in ("t0", "t1")]
-    assert dry == {"results": would, "counts": {"wouldChange": 5}, "more": False, "nextStart": None}
+    assert dry == {"results": would, "counts": {"wouldChange": 5}, "more": False, "nextStart": None,
+                   "began": "2026-12-31T12:00:00Z"}  # fmt: skip
     in_bucket = "bucket=2026-12-31%2313:00"
     pages = list(caller.parts("/v1/tasks", f"{in_bucket}&limit=3"))
     assert [[one["taskId"] for one in page["tasks"]] for page in pages] == [["t0", "t1", "t2"], ["t3", "t4"]]
@@ -103,6 +105,47 @@ def test_cancelled_ones_are_restored_to_their_time_and_waiting_ones_run_now(call
         answer = caller.ask("POST", "/v1/tasks/run", {**RANGE, "limit": 3})
         assert answer["counts"] == ({"changed": changed} if changed else {})
     assert {caller.ask("GET", f"/v1/tasks/t{n}")["taskDateTime"] for n in range(4)} == {"2026-12-31#12:01"}
+
+
+@pytest.mark.parametrize(
+    "selected",
+    [{"subject": "customer:1"}, RANGE, {"start": RANGE["start"], "end": "2026-12-31T12:02:00Z"}],
+)
+@pytest.mark.parametrize(("verb", "ended"), [("redrive", "failed"), ("run", "completed"), ("run", "failed")])
+def test_whoever_repeats_a_request_while_there_is_more_changes_each_task_once(
+    caller: Caller, verb: str, ended: str, selected: Mapping[str, object]
+) -> None:
+    """Meanwhile those that were changed have ended again."""
+    world = InProcess(store=caller.store, clock=caller.clock)
+    world.tick()
+    for n in range(5):
+        if ended == "failed":
+            world.actions.behaviour[f"t{n}"] = fail
+        caller.client.insert(f"t{n}", delay_seconds=1, subject="customer:1")
+    world.next_tick()
+    world.clock.forward(seconds=1)
+    asked: dict[str, object] = {**selected, "status": ended, "limit": 3}
+    counts = []
+    while len(counts) < 9:
+        answer = caller.ask("POST", f"/v1/tasks/{verb}", asked)
+        counts.append(answer["counts"])
+        if not answer["more"]:
+            break
+        asked |= {"began": answer["began"]} | ({"start": answer["nextStart"]} if answer["nextStart"] else {})
+        world.next_tick()
+    assert counts == [{"changed": 3}, {"changed": 2}]
+    world.next_tick()
+    assert [world.row(f"t{n}")["run"] for n in range(5)] == [2] * 5
+    if "end" not in selected:
+        assert caller.ask("POST", f"/v1/tasks/{verb}", {**asked, "dryRun": True})["counts"] == {}
+
+
+def test_when_a_change_began_is_an_instant_that_has_passed(caller: Caller) -> None:
+    for began in ("2026-12-31T12:00:00", "noon", "-1h", "2026-12-31T12:01:01Z"):
+        assert caller.refused_fields("POST", "/v1/tasks/cancel", {**RANGE, "began": began}) == ["#/began"]
+    of_another_function = "2026-12-31T12:00:59Z"
+    answer = caller.ask("POST", "/v1/tasks/cancel", {**RANGE, "began": of_another_function})
+    assert answer["began"] == of_another_function
 
 
 def test_buckets_of_a_range(caller: Caller) -> None:

@@ -57,6 +57,27 @@ def test_redrive(caller: Caller, world: InProcess) -> None:
     assert record.given == {"action": "log", "error": "broke", "limit": "1000"}
 
 
+def test_whoever_repeats_a_redrive_while_there_is_more_redrives_each_task_once(
+    caller: Caller, world: InProcess
+) -> None:
+    """Meanwhile those that were redriven have failed again."""
+    world.next_tick()  # a again
+    asked: dict[str, object] = {"limit": 2}
+    counts = []
+    while len(counts) < 9:
+        answer = caller.ask("POST", f"{PATH}/redrive", asked)
+        counts.append(answer["counts"])
+        if not answer["more"]:
+            break
+        world.next_tick()
+        asked["began"] = answer["began"]
+    assert counts == [{"dropped": 1, "redriven": 1}, {"redriven": 1}]
+    world.next_tick()
+    assert [world.row(name)["run"] for name in "ab"] == [3, 2]
+    assert caller.refused_fields("POST", f"{PATH}/redrive", {"began": "noon"}) == ["#/began"]
+    assert "began" not in caller.ask("POST", f"{PATH}/purge", {})
+
+
 def test_purge_of_obsolete_ones_of_all_and_of_what_a_redrive_keeps(caller: Caller, world: InProcess) -> None:
     assert caller.ask("POST", f"{PATH}/purge", {"obsolete": True})["counts"] == {"dropped": 1}
     assert caller.ask("POST", f"{PATH}/purge", {})["counts"] == {"purged": 1}

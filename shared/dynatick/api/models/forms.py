@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_LETTERS = 1000
@@ -20,6 +22,16 @@ class ClosedForm(Form):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+Began = Annotated[
+    str | None,
+    Field(
+        description="If this request goes on with earlier ones, the `began` of their answers: what ended since is left "
+        "out.",
+        examples=["2026-12-31T12:00:00Z"],
+    ),
+]
+
+
 class PauseRequest(ClosedForm):
     """Who pauses, and why."""
 
@@ -36,6 +48,12 @@ class DeadLetterSelection(ClosedForm):
     error: str | None = Field(None, description="Only those with this in their error.", examples=["answered 503"])
     dryRun: bool = Field(False, description="Return what would be done, and change nothing.")
     limit: int = Field(MAX_LETTERS, ge=1, le=MAX_LETTERS, description="The maximum number of letters to read.")
+
+
+class DeadLetterRedrive(DeadLetterSelection):
+    """The dead letters whose tasks to redrive."""
+
+    began: Began = None
 
 
 class DeadLetterPurge(DeadLetterSelection):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from dynatick.api.models.forms import ClosedForm, Form
+from dynatick.api.models.forms import Began, ClosedForm, Form
 from dynatick.api.models.values import (
     EXAMPLE_TASK,
     Action,
@@ -126,6 +126,7 @@ class SelectionForm(ClosedForm):
         None, description="Only tasks with this subject; a range is not needed then.", examples=["customer:4711"]
     )
     action: str | None = Field(None, description="Only tasks of this action.", examples=["webhook"])
+    began: Began = None
     dryRun: bool = Field(False, description="Return the selected tasks, and change none.")
     limit: int = Field(
         MAX_TASKS, ge=1, le=MAX_TASKS, description="The maximum number of tasks that one request changes and lists."
