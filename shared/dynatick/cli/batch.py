@@ -106,11 +106,14 @@ def add(
     """
     if file != "-" and total is None and over is not None:
         total = sum(1 for _ in _payloads(file, form))
+    due_at = session.time(due, attr.DUE_AT)
+    if due_at is not None and delay is None and (delay := _delay_in(due)) is not None:
+        due_at = None
     inserted = session.client().batches.insert(
         _reported(_payloads(file, form)),
         batch_id=batch_id,
         action=action,
-        due_at=session.time(due, attr.DUE_AT),
+        due_at=due_at,
         delay=_delay_of(delay),
         over=over,
         total=total,
@@ -198,6 +201,13 @@ def wait(session: Session, batch_id: BatchId, timeout: WaitTimeout = None) -> No
     others = sum(number for status, number in view.counts.items() if status != Status.COMPLETED)
     if others or view.status != Status.COMPLETED:
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{_members(others)} did not complete")
+
+
+def _delay_in(due: str | None) -> str | None:
+    """The delay that a relative time is; None: it is another time. Of a delay the first call counts, so that the same
+    command goes on later."""
+    typed = "" if due is None else due.strip()
+    return "0" if typed == "now" else typed[1:] if typed.startswith("+") else None
 
 
 def _delay_of(text: str | None) -> timedelta | None:

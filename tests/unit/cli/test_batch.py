@@ -59,6 +59,19 @@ def test_a_file_becomes_a_batch(shell: Shell, world: InProcess, tmp_path: Path, 
     )
 
 
+@pytest.mark.parametrize(("due", "at"), [("+1h", "13:00:00"), ("now", "12:00:00"), (" +30m", "12:30:00")])
+def test_the_same_command_goes_on_later_from_a_relative_time(
+    shell: Shell, world: InProcess, tmp_path: Path, due: str, at: str
+) -> None:
+    file = put_file(tmp_path, "a.ndjson", 3)
+    for _ in range(2):
+        ended = shell("batch", "add", file, *NEWS, "--due", due)
+        assert (ended.code, ended.err) == (0, f"news: 3 members, due 2026-12-31T{at}Z\n")
+        world.clock.forward(seconds=7)
+    both = shell("batch", "add", file, *NEWS, "--due", due, "--delay", "1h")
+    assert (both.code, "expected one time only" in both.err) == (3, True)
+
+
 def test_a_batch_with_a_limit_key(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     file = put_file(tmp_path, "a.ndjson", 3)
     assert shell("batch", "add", file, *NEWS, *DUE, "--limit-key", "customer:4711").code == 0
