@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
-from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of
+from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of, body_expires_at
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import Rescheduling, TaskDecisions, next_run
 from dynatick.client.thread_pool import thread_pool
@@ -99,7 +99,7 @@ class BatchChanges:
             if is_terminal(row) or row.get(attr.DUE_AT) == format_instant(to):
                 return Counter()
             if to - before.due_of(pack.span, before.total or 0) > _MUCH_LATER:
-                self._keep_body(row, to + BODY_KEPT)
+                self._keep_body(row, to)
             decide = Rescheduling(to=to, began=began, clock=self.clock, grid=grid).decide
             became = self._change(RowView(row).task_id, record.before(decide))
             return Counter({became: sum(1 for _ in pack.open())})
@@ -230,11 +230,12 @@ class BatchChanges:
             found[self._change(RowView(row).task_id, decide)] += number
         return found
 
-    def _keep_body(self, row: Row, until: datetime) -> None:
-        """Has the payloads of a pack expire later: before it moves, so that none waits for payloads that are gone."""
+    def _keep_body(self, row: Row, due_at: datetime) -> None:
+        """Has the payloads of a pack that is to move to ``due_at`` expire later: before it moves, so that none waits
+        for payloads that are gone."""
         change = ConditionalUpdate(
             task_id=body_id(RowView(row).task_id),
-            set={attr.EXPIRES_AT: int(until.timestamp())},
+            set={attr.EXPIRES_AT: body_expires_at(due_at)},
             conditions=(Is(attr.STATUS, "body"),),
         )
         if isinstance(result := write(self.store, change), Unknown):

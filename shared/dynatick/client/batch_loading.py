@@ -449,13 +449,12 @@ class Loader:
                     raise InvalidInput(f"payloads[{span.first + n - self.first}]", "another payload", expected)
 
     def _body(self, span: Span, body: bytes) -> Row:
-        until = self.batch.due_of(span, self.batch.total or 0) + BODY_KEPT
         return {
             attr.TASK_ID: body_id(span.pack_id(self.batch_id)),
             attr.BODY: body,
             attr.STATUS: "body",
             attr.OUTCOME: "none",
-            attr.EXPIRES_AT: int(until.timestamp()),
+            attr.EXPIRES_AT: body_expires_at(self.batch.due_of(span, self.batch.total or 0)),
         }
 
     def _pack(self, span: Span) -> Row:
@@ -498,6 +497,11 @@ class Loader:
                 self.batch = noted
                 return
         raise StoreError(f"cannot load batch {self.batch_id!r}: other requests changed it {_TRIES} times")
+
+
+def body_expires_at(due_at: datetime) -> int:
+    """When the table may drop the payloads of a pack. In seconds, since no datetime might be so late."""
+    return int(due_at.timestamp()) + int(BODY_KEPT.total_seconds())
 
 
 def require_open(row: Row, batch: Batch) -> None:

@@ -36,6 +36,7 @@ from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Written
+from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim, release_claim
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
@@ -817,6 +818,17 @@ def test_a_rescheduling_that_was_cut_off_goes_on(world: World, client: TaskClien
     assert client.batches.get("news").due_at == at(12, 45)
     assert client.batches.reschedule("news", due_at="2026-12-31T12:45:00Z").rescheduled == 500
     assert {row["dueAt"] for row in rows_of(world).values()} == {"2026-12-31T12:45:00Z"}
+
+
+def test_a_batch_may_be_due_on_the_last_day_there_is(world: World, client: TaskClient) -> None:
+    far = "9998-12-31T22:59:59Z"
+    made = client.batches.insert(numbered(3), batch_id="far", action="log", due_at=far, over="1h")
+    assert (made.members, format_instant(made.last_due_at)) == (3, "9998-12-31T23:59:59Z")
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    client.batches.reschedule("news", due_at="9998-12-31T23:59:59Z")
+    assert [client.batches.get(one).status for one in ("far", "news")] == ["scheduled", "scheduled"]
+    body = body_id(Span(0, 3).pack_id("news"))
+    assert world.row(body)["expiresAt"] > datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def test_payloads_are_kept_as_long_as_their_pack_waits(world: World, client: TaskClient) -> None:

@@ -23,6 +23,7 @@ from dynatick import (
 )
 from dynatick.client import Exists, ExpectedOccurrence, Inserted, ScheduleView
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import parse_instant
 
 HOURLY = "cron(0 * * * ? *)"
 
@@ -72,6 +73,14 @@ def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     assert world.stream(row).normalised == 0
     assert world.row("s") == row
     assert world.schedules.get("s") == made
+
+
+def test_a_schedule_may_begin_on_the_last_day_there_is(world: World) -> None:
+    last = "9998-12-31T23:59:59Z"
+    made = world.schedules.insert("s", "rate(1 hour)", action="log", start_date=last)
+    assert made.start_date == made.next_occurrence_at == parse_instant(last, "startDate")
+    assert world.schedules.get("s") == made
+    assert world.schedules.pause("s").state == "DISABLED"
 
 
 def test_insert_may_begin_paused(world: World) -> None:

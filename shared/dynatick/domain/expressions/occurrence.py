@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Cron, Expression, Rate
 from dynatick.domain.expressions.parse import EXPRESSION_FIELD
-from dynatick.domain.instants import format_instant, in_range, require_aware
+from dynatick.domain.instants import LATEST, format_instant, in_range, require_aware
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def clock_warnings(
     """
     first = require_aware(after, "after")
     first = first if start is None else max(first, require_aware(start, attr.START_DATE))
-    last = first + within
+    last = first + min(within, LATEST - first)  # no datetime might be so late
     last = last if end is None else min(last, require_aware(end, attr.END_DATE))
     if isinstance(expression, Rate):
         return []

@@ -15,7 +15,7 @@ from tests.unit.domain.expressions import generator
 from dynatick.domain import expressions
 from dynatick.domain.expressions import Expression, check_fires, check_zone, next_after, parse_expression, upcoming
 from dynatick.domain.expressions.occurrence import zone_names, zone_of
-from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.instants import LATEST, format_instant, parse_instant
 from dynatick.errors import InvalidInput
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -178,6 +178,10 @@ def test_clock_warnings_name_the_affected_wall_times() -> None:
     assert warned("at(2026-03-29T02:30:00)", "Europe/Berlin") == ["02:30 does not exist on 2026-03-29: skipped"]
     assert warned("cron(0 12 * * ? *)", "Europe/Berlin") == warned("rate(1 minute)", "Europe/Berlin") == []
     assert warned("cron(30 2 * * ? *)", "UTC") == []
+    for far in (LATEST, LATEST - timedelta(seconds=1)):
+        assert (
+            warned("rate(1 hour)", "UTC", start=far) == warned("cron(30 2 * * ? *)", "Europe/Berlin", start=far) == []
+        )
     assert warned("cron(30 2 * * ? *)", "America/Los_Angeles", end=datetime(2026, 3, 1, tzinfo=UTC)) == []
     assert warned("cron(30 2 * * ? *)", "America/Los_Angeles", start=datetime(2026, 4, 1, tzinfo=UTC)) == [
         "02:30 does not exist on 2027-03-14: skipped"  # within a year of the start
