@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,7 +91,7 @@ def add(
         str | None,
         typer.Option(metavar="JSON|@FILE", help='A task for when all have ended: {"action": …, "payload": …}.'),
     ] = None,
-    total: Annotated[int | None, typer.Option(help="The number of payloads, for --over with stdin.")] = None,
+    total: Annotated[int | None, typer.Option(help="The number of payloads, for --over with stdin or a pipe.")] = None,
     form: InputFormat = None,
     retry_policy: RetryPolicy = None,
     timeout_seconds: Timeout = None,
@@ -104,7 +105,7 @@ def add(
 
     In a CSV file, each column is a field of the payload, a text; one whose name ends in :json contains JSON.
     """
-    if file != "-" and total is None and over is not None:
+    if over is not None and total is None and _can_be_read_twice(file):
         total = sum(1 for _ in _payloads(file, form))
     due_at = session.time(due, attr.DUE_AT)
     if due_at is not None and delay is None and (delay := _delay_in(due)) is not None:
@@ -249,6 +250,12 @@ def _show(session: Session, view: BatchView) -> None:
     if view.finished_at is not None:
         pairs.append(("finished", format_instant(view.finished_at)))
     show_pairs(pairs)
+
+
+def _can_be_read_twice(file: str) -> bool:
+    """No: stdin, and what is no regular file, such as a pipe. A file that is not there is refused when it is read."""
+    path = Path(file)
+    return file != "-" and (path.is_file() or not path.exists())
 
 
 def _payloads(file: str, form: FileFormat | None) -> Iterator[Mapping[str, object]]:

@@ -67,7 +67,8 @@ class BatchInserted(View):
 
     def __str__(self) -> str:
         until = "" if self.last_due_at == self.due_at else f" to {format_instant(self.last_due_at)}"
-        members = "no members yet" if self.members is None else f"{self.members:,} members"
+        number = self.members
+        members = "no members yet" if number is None else "1 member" if number == 1 else f"{number:,} members"
         return f"{self.batch_id}: {members}, due {format_instant(self.due_at)}{until}"
 
 

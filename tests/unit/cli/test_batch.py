@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.cli.conftest import Shell, documented, fail
+from tests.unit.cli.conftest import Ended, Shell, documented, fail
 
 from dynatick import TaskClient
 
@@ -105,7 +106,28 @@ def test_payloads_of_stdin(shell: Shell, world: InProcess, monkeypatch: pytest.M
     ended = shell("batch", "add", "-", "--id", "b", "--action", "log", "--over", "1h")
     assert (ended.code, "total: " in ended.err) == (3, True)
     typed('{"n": 1}\n')
-    assert shell("batch", "add", "-", "--id", "b", "--action", "log", "--over", "1h", "--total", "1").code == 0
+    ended = shell("batch", "add", "-", "--id", "b", "--action", "log", "--over", "1h", "--total", "1")
+    assert ended.err == "b: 1 member, due 2026-12-31T12:00:00Z to 2026-12-31T13:00:00Z\n"
+
+
+def test_a_pipe_is_read_once(shell: Shell, world: InProcess) -> None:
+    """As the shell gives it: <(command)."""
+
+    def add(*more: str) -> Ended:
+        reading, writing = os.pipe()
+        os.write(writing, b'{"n": 1}\n{"n": 2}\n')
+        os.close(writing)
+        try:
+            return shell("batch", "add", f"/dev/fd/{reading}", "--format", "ndjson", *NEWS, "--over", "1h", *more)
+        finally:
+            os.close(reading)
+
+    refused = add()
+    assert (refused.code, "total: " in refused.err) == (3, True)
+    assert shell("batch", "show", "news").code == 4, "nothing was written"
+    assert add("--total", "2").code == 0
+    missing = shell("batch", "add", "none.ndjson", *NEWS, "--over", "1h")
+    assert "none.ndjson" in missing.err
 
 
 @pytest.mark.parametrize(
