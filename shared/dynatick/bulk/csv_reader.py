@@ -3,6 +3,8 @@
 A column has the name of its attribute. ``payload.to`` is a text in the payload, ``retryPolicy.…`` a number in the
 policy; a column whose name ends in ``:json`` (``payload.n:json``) contains JSON. ``payload``, ``retryPolicy`` and ``*``
 (all attributes without a column) contain a JSON object. An empty cell leaves the attribute out.
+
+In a file of payloads a column is a field of the payload, whatever its name: a text, or with ``:json`` JSON.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class _Rows:
         return Record(first.number, last.end, last.number + 1, self.text(), row, error, is_last)
 
 
-def read(source: Source, offset: int, number: int) -> Iterator[Record]:
+def read(source: Source, offset: int, number: int, *, of_payloads: bool = False) -> Iterator[Record]:
     """The records from ``offset`` on (0: the first). A malformed heading is the only record."""
     rows = _Rows(lines(source(0)))
     heading = next(found := iter(rows), None)
@@ -103,7 +105,7 @@ def read(source: Source, offset: int, number: int) -> Iterator[Record]:
     try:
         if isinstance(heading, InvalidInput):
             raise heading
-        columns = [Column.of(name) for name in heading]
+        columns = [Column.of_payload(name) if of_payloads else Column.of(name) for name in heading]
         _check(columns)
     except InvalidInput as error:
         rest = "" if _NOTHING_MORE in error.expected else _NOTHING_MORE
@@ -133,6 +135,17 @@ class Column:
     attribute: str
     part: str | None  # a name in the attribute, which is then a map
     is_json: bool
+    is_of_payload: bool = False  # its attribute is a field of a payload
+
+    @classmethod
+    def of_payload(cls, name: str) -> Column:
+        """The column of a field of a payload. Raises InvalidInput."""
+        stripped = name.strip()
+        plain = stripped.removesuffix(_JSON)
+        if not plain:
+            raise InvalidInput("heading", name, "expected the name of a field in each column")
+        _utf8(name, "heading")
+        return cls(stripped, plain, None, stripped != plain, is_of_payload=True)
 
     @classmethod
     def of(cls, name: str) -> Column:
@@ -152,9 +165,16 @@ class Column:
         _utf8(cell, self.name)
         if self.is_json:
             value = loads(cell, self.name)
-            if self.part is None and self.attribute in _OBJECTS and not isinstance(value, dict):
+            if (
+                not self.is_of_payload
+                and self.part is None
+                and self.attribute in _OBJECTS
+                and not isinstance(value, dict)
+            ):
                 raise InvalidInput(self.name, value, "expected a JSON object")
             return value
+        if self.is_of_payload:
+            return cell
         if self.attribute in _NUMBERS or (self.attribute in _TIMES and _NUMBER.fullmatch(cell.strip())):
             if not _NUMBER.fullmatch(cell.strip()):
                 raise InvalidInput(self.name, cell, f"expected a number of {_NUMBERS[self.attribute]}")
@@ -184,7 +204,7 @@ def _row(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, object]:
         if not cell:
             continue
         value = column.value(cell)
-        if column.attribute == REST:
+        if column.attribute == REST and not column.is_of_payload:
             assert isinstance(value, dict)
             own = {one.attribute for one in columns}
             for name in value:

@@ -23,13 +23,16 @@ from dynatick.json_reader import loads
 _WANTED = 'expected a JSON object, such as {"taskId": "a"}'
 
 
-def read(source: Source, form: FileFormat, *, offset: int = 0, number: int = 1) -> Iterator[Record]:
-    """The records from ``offset`` on, where line ``number`` begins. Empty lines are skipped.
+def read(
+    source: Source, form: FileFormat, *, offset: int = 0, number: int = 1, of_payloads: bool = False
+) -> Iterator[Record]:
+    """The records from ``offset`` on, where line ``number`` begins. Empty lines are skipped. ``of_payloads``: they are
+    payloads, and not rows.
 
     Keeps only one chunk of the file and one record in memory. Raises what ``source`` raises.
     """
     if form is FileFormat.CSV:
-        return csv_reader.read(source, offset, number)
+        return csv_reader.read(source, offset, number, of_payloads=of_payloads)
     found = lines(source(offset), offset=offset, number=number)
     if form is FileFormat.JSON and offset == 0:
         return _document(found)

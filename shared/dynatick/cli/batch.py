@@ -265,7 +265,7 @@ def _payloads(file: str, form: FileFormat | None) -> Iterator[Mapping[str, objec
     with ExitStack() as opened:
         source, path = open_source(file, opened)
         chosen = form or (FileFormat.NDJSON if path is None else format_of(path.name))
-        for record in read(source, chosen):
+        for record in read(source, chosen, of_payloads=True):
             if record.error is not None:
                 raise InvalidInput(f"line {record.line}", record.error.value, record.error.expected)
             assert record.row is not None

@@ -170,6 +170,18 @@ def test_csv_cells_become_values() -> None:
         assert records(text, FileFormat.CSV, offset=record.end, number=record.next_line) == found[n + 1 :]
 
 
+def test_in_a_csv_file_of_payloads_a_column_is_a_text_whatever_its_name() -> None:
+    text = "dueAt,delaySeconds,payload,retryPolicy.x,*,n:json\n20261231,n/a,hello,007,{},1.50\n,,,,,\n"
+    assert [record.row for record in records(text, FileFormat.CSV, of_payloads=True)] == [
+        {"dueAt": "20261231", "delaySeconds": "n/a", "payload": "hello", "retryPolicy.x": "007", "*": "{}",
+         "n": Decimal("1.50")},
+        {},
+    ]  # fmt: skip
+    for heading, why in (("a,a", "each attribute once"), ("a,:json", "the name of a field"), ("a;b", "by commas")):
+        (refused,) = records(f"{heading}\n1,2\n", FileFormat.CSV, of_payloads=True)
+        assert refused.is_last and why in str(refused.error)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

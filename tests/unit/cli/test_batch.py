@@ -60,6 +60,14 @@ def test_a_file_becomes_a_batch(shell: Shell, world: InProcess, tmp_path: Path, 
     )
 
 
+def test_a_csv_file_has_payloads_and_not_tasks(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("dueAt,delaySeconds,payload\n20261231,n/a,hello\n")
+    assert shell("batch", "add", str(file), *NEWS, *DUE).code == 0
+    payload = {"dueAt": "20261231", "delaySeconds": "n/a", "payload": "hello"}
+    assert shell("task", "get", "news/000000000", "-o", "json").json["payload"] == payload
+
+
 @pytest.mark.parametrize(("due", "at"), [("+1h", "13:00:00"), ("now", "12:00:00"), (" +30m", "12:30:00")])
 def test_the_same_command_goes_on_later_from_a_relative_time(
     shell: Shell, world: InProcess, tmp_path: Path, due: str, at: str
