@@ -29,6 +29,7 @@ from dynatick.client.schedule_sync import SyncResult
 from dynatick.domain import attributes as attr
 from dynatick.domain.retry import RetryPolicy
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound, TransitionRefused
+from dynatick.store.codec import decode, encode
 from dynatick.task_function import TaskFunction, current_client
 
 ACTION = "celery"
@@ -109,7 +110,7 @@ class Celery(celery.Celery):
         function, retries = handler_for(self), options.get("retries") or 0
         row_id = f"{task_id}.retry-{retries}" if retries else task_id
         found = function.schedule(message, due_at=due_at, delay=delay, task_id=row_id, if_exists="keep")
-        if found.action != ACTION or any(found.payload.get(one) != getattr(message, one) for one in _CONTENT):
+        if found.action != ACTION or _content(found.payload) != _content(asdict(message)):
             raise TaskExists(row_id)
         result = (options.get("result_cls") or self.AsyncResult)(task_id)
         result.ignored = options.get("ignore_result")
@@ -245,13 +246,18 @@ def _message(name: str, args: Any, kwargs: Any, options: Mapping[str, Any]) -> M
 
     def plain(what: str, value: Any) -> Any:
         try:
-            return json.loads(kombu_json.dumps(value))
+            return json.loads(kombu_json.dumps(value, allow_nan=False))
         except (TypeError, ValueError) as error:
             raise InvalidInput(what, f"that of {name}", f"expected what Celery's JSON can hold: {error}") from None
 
     return Message(
         name, plain("args", list(args or ())), plain("kwargs", dict(kwargs or {})), plain("options", dict(options))
     )
+
+
+def _content(payload: Mapping[str, object]) -> object:
+    """What makes a message another one, as the table gives it: 1e30 is the whole number there."""
+    return decode(encode({name: payload.get(name) for name in _CONTENT}))
 
 
 def _decoded(value: object) -> Any:

@@ -78,9 +78,14 @@ def test_arguments_come_as_they_were_given(dynatick: VirtualInstallation, monkey
     assert (named["eta"], named["countdown"]) == (None, None)
 
 
-def test_what_json_cannot_hold_is_refused_with_its_name(dynatick: VirtualInstallation) -> None:
-    with pytest.raises(InvalidInput, match=r"args.*shop\.remind.*not JSON serializable"):
-        remind.apply_async([object()], countdown=7200)
+@pytest.mark.parametrize(
+    ("given", "problem"), [(object(), "not JSON serializable"), (float("nan"), "not JSON compliant")]
+)
+def test_what_json_cannot_hold_is_refused_with_its_name(
+    dynatick: VirtualInstallation, given: object, problem: str
+) -> None:
+    with pytest.raises(InvalidInput, match=rf"args.*shop\.remind.*{problem}"):
+        remind.apply_async([given], countdown=7200)
     assert dynatick.waiting == []
 
 
@@ -109,15 +114,15 @@ def test_an_eta_without_a_zone_is_utc_as_a_worker_has_it(dynatick: VirtualInstal
 
 
 def test_a_message_of_the_same_id_is_the_same_or_refused(dynatick: VirtualInstallation) -> None:
-    for _ in range(2):
-        assert remind.apply_async([1], task_id="remind-1", countdown=7200).id == "remind-1"
+    for argument in (1, 0.1, 1e30, 1, 0.1, 1e30):
+        assert remind.apply_async([argument], task_id=f"remind-{argument}", countdown=7200).id == f"remind-{argument}"
     with pytest.raises(TaskExists):
         remind.apply_async([2], task_id="remind-1", countdown=7200)
-    assert [one.payload["args"] for one in dynatick.waiting] == [[1]]
     remind.apply_async([1], task_id="remind-1", countdown=7200, retries=1)
-    assert {one.task_id for one in dynatick.waiting} == {"remind-1", "remind-1.retry-1"}
+    waiting = {"remind-1", "remind-0.1", "remind-1e+30", "remind-1.retry-1"}
+    assert {one.task_id for one in dynatick.waiting} == waiting
     dynatick.advance(hours=2)
-    assert [one[2] for one in sent(dynatick)] == ["remind-1", "remind-1"]
+    assert sorted(str(one[2]) for one in sent(dynatick)) == ["remind-0.1", "remind-1", "remind-1", "remind-1e+30"]
 
 
 def test_revoke_cancels_what_waits_and_tells_the_workers(

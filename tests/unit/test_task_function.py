@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,13 @@ DUE = datetime(2027, 1, 1, 12, tzinfo=UTC)
 
 
 @dataclass
+class Reading:
+    value: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+    anything: Any = None
+
+
+@dataclass
 class Mail:
     to: str
     text: str
@@ -53,6 +61,10 @@ def send_mail(mail: Mail) -> str:
 
 @task("ship")
 def ship(order: Order, context: HandlerContext) -> None: ...
+
+
+@task("store")
+def store(reading: Reading) -> None: ...
 
 
 @task("count")
@@ -110,6 +122,21 @@ def test_a_wrong_payload_or_time_is_refused_before_anything_is_written(
     with pytest.raises(InvalidInput) as refused:
         send_mail.schedule(payload, **(when or {"due_at": DUE}), task_id="one")
     assert (refused.value.field, expected in refused.value.expected) == (field, True)
+    assert client.store.get("one") is None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_refused_wherever_a_payload_has_it(client: TaskClient, number: float) -> None:
+    inner = Reading(anything=number)
+    for reading, name in (
+        (Reading(number), "payload.value"),
+        (Reading(more={"a": None, "b": number}), "payload.more.b"),
+        (Reading(anything=[1.5, (number,)]), "payload.anything[1][0]"),
+        (Reading(anything=inner), "payload.anything.anything"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            store.schedule(reading, due_at=DUE, task_id="one")
+        assert refused.value.field == name
     assert client.store.get("one") is None
 
 

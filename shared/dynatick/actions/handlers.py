@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
@@ -230,12 +230,14 @@ class Handler:
             return check_payload(payload)
         from pydantic import ValidationError
 
+        dump = partial(self._adapter.dump_python, payload, by_alias=True, warnings="none")
         try:
-            encoded = self._adapter.dump_python(payload, mode="json", by_alias=True, warnings="none")
+            encoded, unencoded = dump(mode="json"), dump(mode="python")
         except ValueError as error:
             raise InvalidInput("payload", f"a {type(payload).__name__}", f"JSON cannot hold it: {error}") from None
         if not isinstance(encoded, dict):
             raise InvalidInput("payload", f"a {type(payload).__name__}", f"expected {_name_of(self._payload_type)}")
+        _check_finite(unencoded, encoded, "payload")
         try:
             self._adapter.validate_python(encoded)
         except ValidationError as error:
@@ -440,6 +442,19 @@ def _is_of(adapter: TypeAdapter[Any] | None, schema: str | None, raw: object) ->
     except (InvalidInput, ValidationError):
         return False
     return True
+
+
+def _check_finite(given: object, encoded: object, field: str) -> None:
+    """Refuses NaN and infinity that pydantic has made null, as it does where the type says nothing of the value. The
+    others it keeps, and an insert refuses them."""
+    if encoded is None and isinstance(given, float):
+        raise InvalidInput(field, given, "expected a finite number")
+    if isinstance(encoded, dict) and isinstance(given, Mapping):
+        for (name, part), value in zip(encoded.items(), given.values(), strict=False):
+            _check_finite(value, part, f"{field}.{name}")
+    elif isinstance(encoded, list) and isinstance(given, Iterable):
+        for number, (value, part) in enumerate(zip(given, encoded, strict=False)):
+            _check_finite(value, part, f"{field}[{number}]")
 
 
 def _name_of(kind: object) -> str:
