@@ -91,7 +91,7 @@ async def _form(request: Request) -> Form:
         pairs = parse_qsl(body.decode(), keep_blank_values=False, max_num_fields=50)
     except ValueError:
         raise HTTPException(400, "The form can't be read.") from None
-    return {name: value.strip() for name, value in pairs if value.strip()}
+    return query.trimmed(pairs)
 
 
 def _page(request: Request) -> Response:

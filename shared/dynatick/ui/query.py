@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of, parse_time
@@ -18,6 +18,14 @@ Query = Mapping[str, str]
 _LOCAL = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,3})?)?", re.ASCII
 )  # as a form's field writes it: in the zone of the page
+
+_NAMES = ("action", "prefix", "schedule", "subject")
+
+
+def trimmed(values: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Parameters without the space around them, and without empty ones. What names something is taken as it is."""
+    found = {name: value if name in _NAMES else value.strip() for name, value in values}
+    return {name: value for name, value in found.items() if value}
 
 
 def instant(query: Query, name: str) -> datetime | None:

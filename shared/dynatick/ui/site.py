@@ -25,6 +25,7 @@ from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.ui import display, links
 from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, middle
 from dynatick.ui.jobs import Job, Jobs
+from dynatick.ui.query import trimmed
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import PREFIXES, UNREAD, State, state_of
 from dynatick.ui.trail import Trail
@@ -268,6 +269,4 @@ def readings_of(request: Request) -> Readings:
 
 def query_of(request: Request) -> Mapping[str, str]:
     """The parameters of a request's URL, without those that are empty."""
-    return {
-        name: value.strip() for name, value in request.query_params.items() if value.strip() and name not in _OF_NO_PAGE
-    }
+    return trimmed((name, value) for name, value in request.query_params.items() if name not in _OF_NO_PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import urlencode
@@ -208,6 +209,22 @@ def test_a_dry_run_names_the_subject_and_a_range_only_if_there_is_one(
     assert wherever.startswith("All scheduled tasks, subject customer:ada. Cancels 1 task"), wherever
     ranged = text_of(browser.get(f"/tasks/change?{urlencode({**asked, 'next': '24h'})}"), "dry-run")
     assert ranged.startswith("All scheduled tasks from 2026-12-31 13:00:00 to 2027-01-01 13:00:00, subject"), ranged
+
+
+@pytest.mark.parametrize("subject", ["acme ", " acme", " "])
+def test_the_tasks_of_another_name_that_differs_in_a_space_are_left_alone(browser: Browser, subject: str) -> None:
+    client = browser.installation.client
+    client.insert("of-acme", due_at=NOON + timedelta(hours=2), subject="acme")
+    client.insert("own ", due_at=NOON + timedelta(hours=2), subject=subject)
+    link = next(one for one in re.findall(r'href="([^"]+)"', browser.get("/tasks/own%20").text) if "subject=" in one)
+    assert [one.attributes["data-id"] for one in elements(browser.get(link), "task-row")] == ["own "]
+    form = {"do": "cancel", "status": "scheduled", "subject": subject, "prefix": "own "}
+    dry_run = browser.get(f"/tasks/change?{urlencode(form)}")
+    assert text_of(dry_run, "dry-run-count") == "1"
+    for name in ("subject", "prefix"):
+        assert f'name="{name}" value="{form[name]}"' in dry_run.text
+    assert text_of(browser.follow(browser.post("/tasks/change", **form)), "job-changed") == "1"
+    assert {one: client.get(one).status for one in ("own ", "of-acme")} == {"own ": "cancelled", "of-acme": "scheduled"}
 
 
 def test_a_task_without_a_time_is_restored_for_the_next_tick(browser: Browser) -> None:
