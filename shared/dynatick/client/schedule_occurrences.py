@@ -35,7 +35,7 @@ _MAX_NOTES = 10  # run-nows, and backfills, that a history finds
 
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = (attr.STATUS, attr.OUTCOME, attr.TASK_DATE_TIME, attr.FINISHED_AT, attr.ERROR)
-_MAX_INSTANTS = 20_000  # that one history computes
+_MAX_INSTANTS = 20_000  # that were backfilled: a row may say anything
 
 
 def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:
@@ -215,24 +215,41 @@ def _instants(
     last: datetime,
     limit: int,
 ) -> list[datetime]:
-    if first is not None:
-        return _of_eras(eras, first, last)[:limit]
-    span = timedelta(hours=1)
-    while True:  # further back each time, until there are enough
-        begin = max(since, last - span)
-        found = _of_eras(eras, begin, last)
-        if len(found) >= limit or begin == since:
-            return found[-limit:]
-        span *= 4
-
-
-def _of_eras(eras: list[tuple[Schedule, datetime | None]], first: datetime, last: datetime) -> list[datetime]:
+    """The first ``limit`` from ``first`` to ``last``; without ``first``, the latest ones after ``since``."""
     found: list[datetime] = []
+    if first is not None:
+        for schedule, begin, end in _ranges(eras, first, last):
+            found += _nominals(schedule, begin, end, limit - len(found))
+        return found
+    for schedule, begin, end in reversed(_ranges(eras, since, last)):
+        found[:0] = _latest_nominals(schedule, begin, end, limit - len(found))
+    return found
+
+
+def _ranges(
+    eras: list[tuple[Schedule, datetime | None]], first: datetime, last: datetime
+) -> list[tuple[Schedule, datetime, datetime]]:
+    """What of a range each definition was in force, oldest first."""
+    ranges = []
     for schedule, until in eras:
         end = last if until is None else min(last, until)
-        found += [one.instant for one in occurrences_between(schedule, first, end, _MAX_INSTANTS)]
+        ranges.append((schedule, first, end))
         first = max(first, end + _INSTANT)
-    return found
+    return ranges
+
+
+def _nominals(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[datetime]:
+    return [one.instant for one in occurrences_between(schedule, first, last, limit)]
+
+
+def _latest_nominals(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[datetime]:
+    """The latest ``limit``: they are computed forwards only, so a range with more is halved until it has no more."""
+    found = _nominals(schedule, first, last, limit + 1) if limit else []
+    if len(found) <= limit:
+        return found
+    middle = first + (last - first) / 2
+    later = _latest_nominals(schedule, middle, last, limit)
+    return [*_latest_nominals(schedule, first, middle - _INSTANT, limit - len(later)), *later]
 
 
 def _run_now_instants(row: Row, schedule: Schedule, first: datetime, last: datetime) -> dict[str, datetime]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -355,6 +355,30 @@ def test_history_shows_each_occurrence_of_a_range(world: World) -> None:
     first, *_, last = world.reported()
     assert (first, last) == (("12:01", "gone"), ("12:07", "due"))
     assert [run.instant for run in world.schedules.preview("s", 2)] == [at(7), at(8)], "it begins with what is due"
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_history_shows_the_latest_of_many_however_long_ago_they_are(world: World, limit: int) -> None:
+    """More than 44,000 in a month, and none since."""
+    world.schedules.insert("s", "cron(* * * 1 ? *)")
+    world.ticks(1)
+    world.clock.to(datetime(2027, 3, 20, 12, tzinfo=UTC))
+    end = datetime(2027, 2, 1, tzinfo=UTC)
+    latest = [run.occurrence_at for run in world.schedules.history("s", limit=limit)]
+    assert latest == [end - timedelta(minutes=limit - number) for number in range(limit)]
+
+
+def test_history_shows_the_latest_of_both_definitions(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)", overlap="allow")
+    world.ticks(4)
+    world.schedules.update("s", expression="cron(0/5 * * * ? *)")
+    world.clock.to(at(11))
+    minutes = [run.occurrence_at.minute for run in world.schedules.history("s")]
+    assert minutes == [1, 2, 3, 4, 5, 10]
+    for limit in range(1, 7):
+        latest = [run.occurrence_at.minute for run in world.schedules.history("s", limit=limit)]
+        first = [run.occurrence_at.minute for run in world.schedules.history("s", start=NOON, limit=limit)]
+        assert (latest, first) == (minutes[-limit:], minutes[:limit])
 
 
 @pytest.mark.parametrize(
