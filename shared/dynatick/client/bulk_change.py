@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -170,15 +171,32 @@ class _Change(ABC):
                     else:
                         if record is not None and selected:
                             record.begin()
-                        results = [one for batch in pool.map(self.write, _batches(selected)) for one in batch]
-                        if record is not None:
-                            record.add(results)
-                        self._count(results)
-                        yield from results
+                        yield from self._written(pool, selected, record)
                     remaining -= len(selected)
                     if not remaining or stops():
                         leave(pages)
                         return
+
+    def _written(
+        self, pool: ThreadPoolExecutor, selected: Sequence[_Listed], record: ChangeRecord | None
+    ) -> list[ManyResult]:
+        """Changes a chunk, and counts what was changed, also if that breaks off."""
+        written: list[ManyResult] = []
+
+        def write(batch: Sequence[_Listed]) -> list[ManyResult]:
+            results = self.write(batch)
+            written.extend(results)
+            return results
+
+        try:
+            return [one for batch in pool.map(write, _batches(selected)) for one in batch]
+        except BaseException:  # such as Ctrl-C: what has begun goes on to its end
+            pool.shutdown()
+            raise
+        finally:
+            if record is not None:
+                record.add(written)
+            self._count(written)
 
     @abstractmethod
     def require(self, row: Row) -> object:

@@ -132,6 +132,22 @@ def test_a_record_is_written_before_the_first_task_and_says_what_broke_off(clien
     assert [(one.state, one.changed, one.problem) for one in records(client)] == [("aborted", 3, None)]
 
 
+def test_a_record_has_what_was_changed_before_a_chunk_broke_off(client: TaskClient, world: World) -> None:
+    client.insert_many({"taskId": f"n-{n:03}", "taskDateTime": "2026-12-31#13:00"} for n in range(200))
+
+    def interrupt(change: object) -> None:
+        if getattr(change, "task_id", None) == "n-175":
+            raise KeyboardInterrupt
+
+    world.rigged.before_write = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        list(client.cancel_many("2026-12-31#13:00"))
+    world.rigged.clear_faults()
+    cancelled = [one.task_id for one in client.iter_history("2026-12-31#13:00", status="cancelled")]
+    assert sorted(cancelled) == [f"n-{n:03}" for n in range(175)]
+    assert [(one.state, one.changed) for one in records(client)] == [("aborted", 175)]
+
+
 def test_a_change_that_is_stopped_is_aborted_and_one_that_fails_says_why(client: TaskClient, world: World) -> None:
     asked = iter([False, True])
     list(client.redrive_many(BUCKET, stop=lambda: next(asked)))
