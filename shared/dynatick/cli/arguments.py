@@ -77,7 +77,7 @@ Status = Annotated[
     str | None, typer.Option(help="Only these: scheduled, running, completed, failed, cancelled, unscheduled.")
 ]
 
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?\d{1,12}(?:\.\d+)?", re.ASCII)  # no longer than a timedelta can be
 _MAX_FILE_BYTES = 4 * 1024 * 1024  # no item comes near it
 
 _STDIN = "-"

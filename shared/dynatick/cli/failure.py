@@ -43,9 +43,8 @@ def list_failures(
     take a fingerprint.
     """
     client, distance = session.client(), duration_of(last, "last")
-    settings, since = client.settings(), session.clock() - distance
-    deployed = None if settings is None else settings.updated_at
-    found = client.operations.failures(distance)
+    settings, found = client.settings(), client.operations.failures(distance)
+    deployed, since = None if settings is None else settings.updated_at, session.clock() - distance
     rows = [{**one.to_row(), "new": one.is_new_since(deployed, since)} for one in found]
     if session.output is not Output.TABLE:
         show_many(rows, _COLUMNS, session.output, name="failures")

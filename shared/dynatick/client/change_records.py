@@ -27,13 +27,13 @@ from dynatick.client.tasks import watch
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
-from dynatick.domain.instants import format_instant, up_to_millisecond
+from dynatick.domain.instants import EPOCH, format_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.task import SYSTEM_PREFIX, Row, Status
+from dynatick.domain.task import SYSTEM_PREFIX, Row, Status, check_task_id
 from dynatick.domain.view import Json, View
 from dynatick.engine.conditional_write import change_row, create
 from dynatick.engine.ports import Clock, Store
-from dynatick.errors import StoreError, TransitionRefused
+from dynatick.errors import InvalidInput, StoreError, TransitionRefused
 from dynatick.json_reader import parse
 
 if TYPE_CHECKING:
@@ -250,6 +250,7 @@ class ChangeRecords:
         latest first, up to ``limit``; of a redrive, without what has come of its runs."""
         check_limit(limit)
         now = self._clock()
+        last = min(last, now - EPOCH)
         start, end = now - last, now + timedelta(minutes=1) if until is None else until - timedelta(milliseconds=1)
         if end < start:
             return []
@@ -261,7 +262,7 @@ class ChangeRecords:
 
     def get(self, change_id: str) -> ChangeView | None:
         """A change, with what has come of its runs by now; None: there is none, or none any more."""
-        row = self._store.get(f"{_PREFIX}{change_id}")
+        row = self._store.get(f"{_PREFIX}{change_id}") if _is_id(change_id) else None
         view = None if row is None else _view(row)
         if view is None or view.packed_runs is None:
             return view
@@ -321,6 +322,8 @@ class ChangeRecords:
                 task_id=_row_id(view), set={attr.ABORT_BY: asked.abort_by}, conditions=conditions
             )
 
+        if not _is_id(change_id):
+            return None
         return change_row(self._store, f"{_PREFIX}{change_id}", "abort a change", decide)
 
     def is_to_end(self, view: ChangeView) -> bool:
@@ -535,6 +538,14 @@ def _view(row: Row) -> ChangeView | None:
         packed_runs=row.get(attr.BODY),
         not_followed=number_or(row.get(attr.NOT_FOLLOWED), 0),
     )
+
+
+def _is_id(value: str) -> bool:
+    """Whether a change can have this id. The table is not asked for a longer one: it would refuse the key."""
+    try:
+        return bool(check_task_id(value))
+    except InvalidInput:
+        return False
 
 
 def _place(at: datetime) -> str:

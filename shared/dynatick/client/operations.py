@@ -151,7 +151,7 @@ class Operations:
         Reads records, and no task that has ended: 60 requests for a day and the day before on one shard.
         """
         if not timedelta() < last <= MAX_PAST:
-            raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_PAST.days} days")
+            raise InvalidInput("last", str(last), f"expected a duration above 0, at most {MAX_PAST.days} days")
         now = self._clock()
         middle = minute_of(now - last) + 1
         first, stop = 2 * middle - minute_of(now) - 1, minute_of(now) + 1
@@ -166,7 +166,7 @@ class Operations:
         Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks.
         """
         if not timedelta() < last <= MAX_FAILURES:
-            raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_FAILURES.days} days")
+            raise InvalidInput("last", str(last), f"expected a duration above 0, at most {MAX_FAILURES.days} days")
         return failure_groups(self.store, self._settings_cache.refresh(), self._clock(), last)
 
     def tick_range(

@@ -115,7 +115,7 @@ def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, n
             raise InvalidInput("end", str(instant_of(minutes.stop)), f"expected a range of at most {MAX_DAYS} days")
         return minutes
     if not timedelta() < last <= timedelta(days=MAX_DAYS):
-        raise InvalidInput("last", str(last), f"expected a duration of at most {MAX_DAYS} days")
+        raise InvalidInput("last", str(last), f"expected a duration above 0, at most {MAX_DAYS} days")
     if end is not None:
         raise InvalidInput("start", None, "expected a start with the end")
     return range(minute_of(now - last) + 1, minute_of(now) + 1)

@@ -256,6 +256,8 @@ def _buckets(
             raise InvalidInput(field, str(length), "expected either a duration or a range, not both")
         start = now if last is None else _away(now, last, "last")
         end = "now" if ahead is None else _away(now, ahead, "next")
+        if isinstance(end, datetime) and end <= start:
+            raise InvalidInput("next", str(ahead), "expected a duration above 0")
     if start is None or end is None:
         raise InvalidInput("bucket", None, "expected a bucket, a range with start and end, or a subject")
     present = minute_of(now) if isinstance(end, str) and end.strip() == "now" else None

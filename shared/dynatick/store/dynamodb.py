@@ -38,7 +38,7 @@ from dynatick.domain.conditional_update import (
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, Status, size_of
 from dynatick.engine.ports import Cancelled, Counted, Listing, Page, ScanPage, StoreFailure
-from dynatick.errors import ItemTooLarge, StoreError
+from dynatick.errors import ConfigurationError, ItemTooLarge, StoreError, shown
 from dynatick.store import partiql
 from dynatick.store.codec import NOT_PLAIN, decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
@@ -376,7 +376,14 @@ class DynamoStore:
 
     @property
     def _client(self) -> Any:
-        client = self._connection.connection.client
+        try:
+            client = self._connection.connection.client
+        except ValueError as error:
+            if isinstance(error, BotoCoreError):
+                raise
+            given = str(error).removeprefix("Invalid endpoint: ")  # the SDK may have it from the environment
+            expected = "expected a URL such as http://127.0.0.1:4566"
+            raise ConfigurationError("endpoint_url", f"{shown(given)} is not accepted; {expected}") from None
         if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
             register_large_reader(client)
             client.meta.events.register("before-send.dynamodb.PutItem", self._count_sent, unique_id="dynatick-sent")

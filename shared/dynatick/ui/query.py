@@ -64,7 +64,7 @@ def duration(query: Query, name: str, default: str, *, longest: timedelta) -> ti
     text = query.get(name, default)
     found = duration_of(text, name)
     if not timedelta() < found <= longest:
-        raise InvalidInput(name, text, f"expected a duration of at most {longest.days} days")
+        raise InvalidInput(name, text, f"expected a duration above 0, at most {longest.days} days")
     return found
 
 

@@ -36,6 +36,8 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task get \x1b[2J", 4, "taskId: there is no task '\\x1b[2J'"),
     ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed"),
     ("task import /nope.ndjson", 4, "cannot read /nope.ndjson: No such file or directory"),
+    *((f"{command} --delay {'9' * 20}", 3, f"delaySeconds: '{'9' * 20}' is not accepted; expected a number of seconds")
+      for command in ("task add x", "batch reschedule x")),
     # lists
     ("task export", 2, "select tasks by --bucket, --subject, --last, --next, or --from and --to"),
     ("bucket list --from 5", 2, "a range has two ends; give --to"),
@@ -54,8 +56,11 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("bucket show --summary --to now", 2, "a range has two ends; give --from"),
     ("task list --last 1h --fingerprint first", 3,
      "fingerprint: 'first' is not accepted; expected the 10 digits that dynatick failure list shows"),
-    ("failure list --last 8d", 3, "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days"),
-    ("action list --last 5d", 3, "last: '5 days, 0:00:00' is not accepted; expected a duration of at most 3 days"),
+    *((f"{command} list --last {days}d", 3,
+       f"last: '{days} days, 0:00:00' is not accepted; expected a duration above 0, at most {maximum} days")
+      for command, days, maximum in (("failure", 8, 7), ("failure", 999_999, 7), ("action", 5, 3))),
+    ("tick list --last 0s", 3, "last: '0:00:00' is not accepted; expected a duration above 0, at most 7 days"),
+    ("task list --next 0s", 3, "next: '0s' is not accepted; expected a duration above 0"),
     ("change show none", 4, "there is no change none; they are kept for 31 days"),
     ("tick run", 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     # changes of many tasks

@@ -133,7 +133,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda c: c.history(WAITING, limit=0), "limit: 0 is not accepted; expected a number from 1 to 1000"),
     (lambda c: c.bucket_counts("12:00"), "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00"),
     (lambda c: c.operations.ticks(timedelta(days=8)),
-     "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7"),
+     "last: '8 days, 0:00:00' is not accepted; expected a duration above 0, at most 7"),
     (lambda c: c.operations.ticks(start="2026-12-01T00:00:00Z"),
      "end: '2026-12-31 12:01:00+00:00' is not accepted; expected a range of at most 7 days"),
     (lambda c: c.operations.ticks(end=5), "start: None is not accepted; expected a start with the end"),

@@ -86,6 +86,20 @@ def test_changes_are_listed_as_they_were_before_an_instant(client: TaskClient, w
     assert changes.list(until=cancelled.at) == changes.list(until=world.clock() - timedelta(days=40)) == []
 
 
+def test_changes_of_any_length_of_time_are_listed(client: TaskClient) -> None:
+    list(client.redrive_many(BUCKET))
+    assert client.operations.changes.list(last=timedelta.max) == records(client)
+
+
+@pytest.mark.parametrize("wrong", ["", "a" * 3000, "\udcff"], ids=["empty", "long", "no UTF-8"])
+def test_an_id_that_no_key_of_the_table_can_be_is_that_of_no_change(
+    client: TaskClient, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setattr(client.store, "get", unreachable)
+    assert client.operations.changes.get(wrong) is None
+    assert client.operations.changes.abort(wrong) is None
+
+
 def test_a_cancellation_that_is_taken_back_has_a_record_for_each_change(client: TaskClient) -> None:
     list(client.cancel_many(subject="s"))
     list(client.restore_many(subject="s"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -36,6 +37,18 @@ def test_connecting_sends_nothing_and_the_environment_names_the_endpoint(monkeyp
     client = TaskClient.connect()
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9/"):
         client.get("x")
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1:4566", "http://"])
+def test_an_endpoint_that_is_no_url_is_refused_wherever_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    message = f"endpoint_url: '{given}' is not accepted; expected a URL such as http://127.0.0.1:4566"
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        TaskClient.connect(table="t", region="eu-west-1", endpoint_url=given).get("x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", given)
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        TaskClient.connect(table="t", region="eu-west-1").get("x")
 
 
 def test_a_profile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ def test_its_words_select_the_same_later() -> None:
         ({"next": "2h", "bucket": BUCKET}, "bucket", "expected either a bucket or a range, not both"),
         ({"next": "soon"}, "next", "expected numbers with their units"),
         ({"next": 5}, "next", "expected a duration: a timedelta"),
+        ({"next": "0s"}, "next", "expected a duration above 0"),
+        ({"next": timedelta(-1)}, "next", "expected a duration above 0"),
         ({"next": "40d"}, "next", "expected a range of at most 31 days"),
         ({"last": "20d", "next": "20d"}, "last", "expected a range of at most 31 days"),
     ],
