@@ -4,6 +4,7 @@ those that their handlers have handed over."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ from dynatick.cli.arguments import (
     WaitTimeout,
     error_filter,
     ids_of,
+    is_single,
     map_of,
     seconds_of,
     shift_of,
@@ -49,7 +51,7 @@ from dynatick.cli.bulk_change import (
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.exporting import export_file
 from dynatick.cli.importing import import_file
-from dynatick.cli.output import Output, say, show_document, show_outcome
+from dynatick.cli.output import Output, say, show_document, show_outcome, show_rows
 from dynatick.cli.session import Session, command, with_options
 from dynatick.cli.task_display import list_page, show_each, show_explanation, show_tasks, show_view
 from dynatick.domain import attributes as attr
@@ -143,17 +145,25 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
     """Wait until tasks have ended. Exit code 8 if one has not completed, 9 if time is up."""
     limit = timeout_of(timeout)
     client, end = session.client(), None if limit is None else session.clock() + limit
-    not_completed: list[str] = []
-    for task_id in ids_of(task_ids):
-        try:
-            view = client.wait(task_id, timeout=None if end is None else end - session.clock())
-        except KeyboardInterrupt:
-            say(f"Stopped waiting for {one_line(task_id)}; the task itself goes on")
-            raise
-        error = "" if view.error is None else f": {one_line(view.error)}"
-        show_outcome(f"{view.status} {one_line(view.task_id)}{error}", view, session.output)
-        if view.status != TaskStatus.COMPLETED:
-            not_completed.append(task_id)
+    ids, not_completed = ids_of(task_ids), list[str]()
+
+    def ended() -> Iterator[TaskView]:
+        for task_id in ids:
+            try:
+                view = client.wait(task_id, timeout=None if end is None else end - session.clock())
+            except KeyboardInterrupt:
+                say(f"Stopped waiting for {one_line(task_id)}; the task itself goes on")
+                raise
+            if view.status != TaskStatus.COMPLETED:
+                not_completed.append(task_id)
+            yield view
+
+    if session.output is not Output.TABLE and not is_single(task_ids):
+        show_rows((view.to_row() for view in ended()), (), session.output, name="tasks")
+    else:
+        for view in ended():
+            error = "" if view.error is None else f": {one_line(view.error)}"
+            show_outcome(f"{view.status} {one_line(view.task_id)}{error}", view, session.output)
     if not_completed:
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{len(not_completed)} did not complete")
 

@@ -314,6 +314,10 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     waited = shell("task", "wait", "good", "bad")
     assert waited.code == 8
     assert waited.err == "completed good\nfailed bad: SMTP: refused [2J\nerror: 1 did not complete\n"
+    assert [one["status"] for one in shell("task", "wait", "good", "bad", "-o", "json").json["tasks"]] == [
+        "completed", "failed"
+    ]  # fmt: skip
+    assert shell("task", "wait", "good", "-o", "json").json["status"] == "completed"
     assert shell("bucket", "wait", "2026-12-31#12:01").code == 8
     explained = shell("task", "explain", "bad")
     assert explained.lines[0].endswith("after 1 attempt: SMTP: refused [2J")
