@@ -184,7 +184,7 @@ class Scheduler(celery.beat.Scheduler):
 def declared_entries(app: celery.Celery) -> Iterator[dict[str, object]]:
     """The app's periodic tasks as schedules, for ``TaskClient.schedules.sync``: those of ``beat_schedule`` and of
     ``add_periodic_task``, and Celery's own clean-up of results. ``catch_up`` among an entry's ``options`` says which
-    missed runs are made up for: ``none``, ``last`` or ``all``. Raises InvalidInput."""
+    missed runs are made up for: ``none``, ``latest`` or ``all``. Raises InvalidInput."""
     beat = celery.beat.Scheduler(app, schedule={}, lazy=True)
     beat.merge_inplace(app.conf.beat_schedule)
     beat.install_default_entries(beat.schedule)

@@ -124,7 +124,7 @@ class BackendTest(TestCase):
 
     def test_what_is_no_result_of_ours_does_not_exist(self) -> None:
         self.dynatick.client.insert("other", action="log", payload={"text": "hello"})
-        for task_id in ("none", "other"):
+        for task_id in ("none", "other", "", "x" * 3000):
             with self.assertRaises(TaskResultDoesNotExist):
                 tasks.remind.get_backend().get_result(task_id)
         result = tasks.refuse.enqueue()

@@ -134,7 +134,7 @@ def test_with_precision_second_tasks_with_limit_keys_run_at_the_second_after_the
 @pytest.mark.parametrize("precision", ["tick", "second"])
 def test_the_members_of_a_batch_with_a_limit_key_run_in_its_turns(precision: str) -> None:
     mails = [Mail(str(n)) for n in range(6)]
-    limits = "customer=1,mail=1:1/m"
+    limits = "customer=1, mail=1:1/m,"
     with VirtualInstallation(HERE, start=START, precision=precision, key_limits=limits) as virtual:
         send_mail.schedule_batch(mails, batch_id="at-once", due_at=after(minutes=2), limit_key="customer:1")
         send_mail.schedule_batch(mails, batch_id="rate", due_at=after(minutes=2), limit_key="mail:1")

@@ -206,7 +206,7 @@ def _row(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, object]:
         value = column.value(cell)
         if column.attribute == REST and not column.is_of_payload:
             assert isinstance(value, dict)
-            own = {one.attribute for one in columns}
+            own = {one.attribute for one in columns if one is not column}
             for name in value:
                 if name in own:
                     raise InvalidInput(REST, name, "it has a column of its own")

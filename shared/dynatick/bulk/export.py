@@ -46,7 +46,7 @@ def export_lines(
             if expires is not None:  # in the table, epoch seconds: no other time is a number
                 kept[attr.EXPIRES_AT] = format_instant(expires)
         if form is FileFormat.CSV:
-            rest = {name: value for name, value in kept.items() if name not in columns}
+            rest = {name: value for name, value in kept.items() if name == REST or name not in columns}
             cells = {**kept, REST: rest or None}
             yield _csv(_cell(name, cells.get(name)) for name in columns)
         else:

@@ -33,7 +33,7 @@ from dynatick.django.framework import (
 from dynatick.domain import attributes as attr
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import Status
-from dynatick.errors import ActionError, PermanentError, Reschedule, RetryableError, TaskNotFound
+from dynatick.errors import ActionError, InvalidInput, PermanentError, Reschedule, RetryableError, TaskNotFound
 from dynatick.task_function import TaskFunction, current_client
 
 ACTION = "django"
@@ -94,7 +94,7 @@ class DynatickBackend(BaseTaskBackend):
         """Raises TaskResultDoesNotExist, and StoreError."""
         try:
             view = current_client().get(result_id)
-        except TaskNotFound as error:
+        except (TaskNotFound, InvalidInput) as error:  # no task has such an id
             raise TaskResultDoesNotExist(result_id) from error
         if view.action != ACTION:
             raise TaskResultDoesNotExist(result_id)

@@ -82,7 +82,7 @@ class VirtualInstallation:
         self._actions = Actions(handlers, self._journal)
         rules = Rules(
             grid=self._grid,
-            defaults=Defaults(key_limits=parse_limits(one for one in key_limits.split(",") if one)),
+            defaults=Defaults(key_limits=parse_limits(one.strip() for one in key_limits.split(",") if one.strip())),
             precision=_precision(precision, tick_minutes),
             index_lag=timedelta(),
             in_one_thread=True,
