@@ -439,13 +439,17 @@ def right_name(name: str) -> str | None:
     """The time attribute that ``name`` probably stands for. None for a right name, and for any other name."""
     if name in TIMES or len(name) > _MAX_CHARACTERS:
         return None
-    plain = "".join(filter(str.isalnum, name)).lower()
+    plain = _plain(name)
     found = _RIGHT_NAMES.get(plain)
     if found is None and (like := get_close_matches(plain, _LONG_NAMES, 1, _LIKENESS)):
         found = _RIGHT_NAMES[like[0]]
     if found is None and get_close_matches(plain, ["dueat"], 1, _LIKENESS_OF_DUE_AT):
         found = attr.DUE_AT
     return found
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def check_names(row: Row, names: Iterable[str] | None = None) -> None:
@@ -462,3 +466,23 @@ def check_names(row: Row, names: Iterable[str] | None = None) -> None:
             raise InvalidInput(
                 name, row[name], f"expected {right}: under this name it sets no time, and the task would run at once"
             )
+
+
+# A new schedule with such a name would run at other times than it was meant to.
+
+_OF_SCHEDULES: Final = (
+    attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE, attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.SCHEDULE_STATE,
+    attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS,
+)  # fmt: skip
+_RIGHT_NAMES_OF_SCHEDULES: Final = {
+    **{name.lower(): name for name in _OF_SCHEDULES},
+    "timezone": attr.SCHEDULE_EXPRESSION_TIMEZONE,
+}
+
+
+def check_schedule_names(row: Row) -> None:
+    """The same for a new schedule: refuses an attribute of schedules whose name is misspelt. Raises InvalidInput."""
+    for name in islice(row, _MAX_NAMES):
+        right = _RIGHT_NAMES_OF_SCHEDULES.get(_plain(name)) if len(name) <= _MAX_CHARACTERS else None
+        if right is not None and row.get(right) is None and row[name] is not None:
+            raise InvalidInput(name, row[name], f"expected {right}: under this name it changes nothing of the schedule")

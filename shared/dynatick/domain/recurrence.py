@@ -16,7 +16,15 @@ from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
 from dynatick.domain.limit_keys import check_limit_key
-from dynatick.domain.normalise import Defaults, action_name, created_at, has_value, past_attributes, reject
+from dynatick.domain.normalise import (
+    Defaults,
+    action_name,
+    check_schedule_names,
+    created_at,
+    has_value,
+    past_attributes,
+    reject,
+)
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RECURRING, RowView, in_own_shard
 from dynatick.domain.schedule import (
@@ -105,6 +113,7 @@ def _begun(
     row: Row, schedule: Schedule, now: datetime, grid: Grid, action: str, revision: int
 ) -> tuple[dict[str, object], tuple[str, ...]]:
     """A row that was not read before becomes a schedule."""
+    check_schedule_names(row)
     view = RowView(row)
     if view.is_unscheduled:
         for name in attr.TIME_INPUTS:

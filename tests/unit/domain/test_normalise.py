@@ -23,6 +23,7 @@ from dynatick.domain.normalise import (
     TIMES,
     Defaults,
     check_names,
+    check_schedule_names,
     needs_normalising,
     normalise,
     rederive,
@@ -576,3 +577,23 @@ def test_only_the_given_names_within_the_limits_are_checked_and_only_without_a_t
         check_names({"taskId": "t", right: "2026-12-31#12:00", "due_at": "x"})
         with pytest.raises(InvalidInput):
             check_names({"taskId": "t", right: None, "due_at": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("timezone", "scheduleExpressionTimezone"), ("ScheduleExpressionTimeZone", "scheduleExpressionTimezone"),
+        ("start_date", "startDate"), ("EndDate", "endDate"), ("flexible-time-window", "flexibleTimeWindow"),
+        ("schedulestate", "scheduleState"), ("catchup", "catchUp"), ("overLap", "overlap"),
+        ("expected_within_seconds", "expectedWithinSeconds"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_attribute_of_a_schedule_is_refused_unless_it_has_the_right_one(name: str, right: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name}: 'x' .*expected {right}"):
+        check_schedule_names({"taskId": "s", name: "x"})
+    check_schedule_names({"taskId": "s", name: "x", right: "y"})
+    check_schedule_names({"taskId": "s", name: None, right: "y"})
+
+
+def test_other_names_of_a_schedules_attributes_are_accepted() -> None:
+    check_schedule_names(dict.fromkeys(("scheduleState", "state", "zone", "start", "window", "overlaps", "team"), "x"))

@@ -133,12 +133,17 @@ def test_one_that_waits_to_be_marked_failed_can_be_corrected() -> None:
         ({"subject": ""}, "subject: '' is not accepted"),
         ({"limitKey": "customer"}, "limitKey: 'customer' is not accepted"),
         ({"taskId": "x" * 1000}, "expected at most 984 bytes for a schedule"),
+        ({"timezone": "Europe/Berlin"}, "expected scheduleExpressionTimezone: under this name it changes nothing"),
     ],
 )
 def test_what_cannot_be_understood_is_marked_failed(row: Fields, message: str) -> None:
     change = made_ready(EVERY | row)
     assert (change.set["status"], change.set["scheduleState"]) == ("failed", "FAILED")
     assert message in str(change.set["error"])
+
+
+def test_a_schedule_keeps_an_attribute_that_a_new_one_may_not_have() -> None:
+    assert is_ready({**begun(), "catchup": "none"}, NOON)
 
 
 def test_only_what_is_as_it_was_read_is_written_and_what_is_ready_left_alone() -> None:
