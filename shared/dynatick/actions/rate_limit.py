@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from dynatick.actions.webhook_url import canonical_host
 from dynatick.domain.instants import EPOCH
+from dynatick.domain.packs import pack_token
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.engine.rates import RateRecords, Unused, first_free, reserved_until
@@ -87,6 +88,7 @@ class _Limit:
     is_reserving: bool = False  # a thread is at it
     queue_end: datetime = EPOCH  # when a further task of this process may start, if no other has any
     deferred_until: datetime = EPOCH  # when the task that was deferred last may start
+    last_pack: str | None = None  # of the member that waits last, if one does
 
     @property
     def unused(self) -> Unused:
@@ -209,15 +211,18 @@ class RateLimits:
             self._waiting[key] = waiting
         raise RateLimited(max(wait, timedelta()).total_seconds())
 
-    def _queue(self, key: _Key, limits: Iterable[_Limit]) -> None:
+    def _queue(self, key: _Key, limits: Sequence[_Limit]) -> None:
         """Lets the task wait for its turn among those of this process, until its start may be reserved."""
-        now = self._clock()
+        now, pack = self._clock(), pack_token(key[0])
         with self._lock:
             turn = max(max(limit.queue_end, limit.unused.since, now) for limit in limits)
             if turn - now >= self._horizon:
-                raise RateLimited(max(one.defer(turn) - now for one in limits).total_seconds(), defer=True)
+                # A pack of which members wait goes on behind these, and not behind what was deferred meanwhile.
+                goes_on = pack is not None and all(limit.last_pack == pack for limit in limits)
+                at = turn if goes_on else max(limit.defer(turn) for limit in limits)
+                raise RateLimited((at - now).total_seconds(), defer=True)
             for limit in limits:
-                limit.queue_end = max(limit.queue_end, now) + limit.interval
+                limit.queue_end, limit.last_pack = max(limit.queue_end, now) + limit.interval, pack
         if turn - now > AHEAD:
             self._wait(key, _Waiting(), turn - now - AHEAD + EARLY)
 

@@ -297,6 +297,12 @@ def member_lease(token: object, n: int) -> str:
     return f"{token}/{n}"
 
 
+def pack_token(lease: str | None) -> str | None:
+    """The token with which the pack of a member was claimed. None: the lease is no member's."""
+    token, slash, n = (lease or "").rpartition("/")
+    return token if slash and n.isdecimal() else None
+
+
 class MemberRow(dict[str, object]):
     """The row that a running member would have. It is in the table only once it is extracted.
 

@@ -293,6 +293,7 @@ class Execution:
             in_one_thread=services.rules.in_one_thread,
             may_begin=self.may_begin,
             is_paused=self.is_action_paused,
+            limited_actions=services.rules.limited_actions,
             submit=self.task_pool.submit,
             in_io_thread=self.in_io_thread,
             end=self._to_record,
@@ -644,7 +645,9 @@ class Execution:
             self.turns.freed(attempted.task)  # before its record: it no longer runs
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
-        if isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
+        if isinstance(attempted.row, MemberRow) and isinstance(attempted.outcome, Deferred):
+            self.packs.deferred(attempted, attempted.outcome.seconds)
+        elif isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
             self.report.count(RecordResult.COMPLETED, attempted.task.action)
         else:
             self._to_record(attempted)
@@ -754,6 +757,8 @@ class Execution:
 
     def _attempt_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         self.recorded(place, attempted.task, result)
+        if isinstance(attempted.outcome, Deferred) and result is RecordResult.RELEASED:
+            self.report.released += attempted.outcome.tasks - 1
         if result is not RecordResult.COMPLETED or not RowView(attempted.row).is_pack:  # its members are counted
             self._count(attempted, place, result)
 

@@ -3,13 +3,14 @@
 A member's attempt is one like any other. If it has completed, it is a bit of its pack. If not, the recorder gives it a
 row of its own, before its pack is recorded. The coordinator calls everything here.
 
-The members of a pack with a limit key begin one by one, as their key takes turns (23).
+The members of a pack with a limit key begin one by one, as their key takes turns (23). Those that a rate limit allows
+only at a later tick wait in their pack, which is deferred to it as a task would be.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,7 +26,7 @@ from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.limits import Turns
 from dynatick.engine.ports import Clock, Store
-from dynatick.engine.record import Attempted, Done, Error
+from dynatick.engine.record import Attempted, Deferred, Done, Error
 from dynatick.errors import InvalidInput, StoreError
 
 CHECKPOINT_AFTER: Final = timedelta(seconds=5)
@@ -33,8 +34,8 @@ CHECKPOINT_AFTER: Final = timedelta(seconds=5)
 others."""
 
 MAX_READY: Final = 2
-"""Packs whose payloads are in memory before their members begin: a megabyte of JSON each, at most. Not counted:
-those with limit keys."""
+"""Packs whose payloads are in memory before their members begin: a megabyte of JSON each, at most. Those of an action
+with a rate limit are counted apart, those with limit keys not at all."""
 
 MAX_IDLE: Final = timedelta(seconds=10)
 """A pack with a limit key of which no member could begin for so long is released, and waits for its turn again."""
@@ -50,6 +51,7 @@ class _Open:
     pack: Pack
     kept_at: datetime  # when the table last had the members that have ended
     member: Task  # without what is a member's own
+    limited: str = ""  # its action, if that has a rate limit
     in_turn: bool = False  # its members begin as their limit key takes turns
     idle_since: datetime | None = None  # none of its members runs
     payloads: Sequence[Mapping[str, object]] = ()
@@ -65,6 +67,7 @@ class _Open:
     is_behind: bool = False  # more have ended since ``kept_at``
     # Its action is paused, or the task pool has not begun a member that it was given: no more begin in this invocation.
     is_stopped: bool = False
+    deferred_until: datetime | None = None  # until then its rate limit lets no more members begin
 
     def __post_init__(self) -> None:
         self.done, self.excluded, self.extracted = self.pack.done, self.pack.excluded, self.pack.extracted
@@ -85,8 +88,8 @@ class _Open:
 
     @property
     def to_begin(self) -> int:
-        """How many members are still to begin in this invocation."""
-        return 0 if self.is_stopped or self.is_lost else len(self.waiting)
+        """How many members are still to begin in this invocation, as far as is known."""
+        return 0 if self.is_stopped or self.is_lost or self.deferred_until is not None else len(self.waiting)
 
     @property
     def token(self) -> str:
@@ -106,6 +109,7 @@ class Packs:
         in_one_thread: bool,
         may_begin: Callable[[], bool],
         is_paused: Callable[[str], bool],
+        limited_actions: Collection[str],
         submit: Callable[[Claimed], None],
         in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[], None]], None],
         end: Callable[[Attempted], None],
@@ -122,10 +126,10 @@ class Packs:
         self._max_idle = timedelta() if in_one_thread else MAX_IDLE
         self._in_one_thread = in_one_thread
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
-        self._is_paused = is_paused
+        self._is_paused, self._limited_actions = is_paused, limited_actions
         self._end, self._released, self._lost = end, released, lost
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
-        self._submitted = 0  # members in the task pool
+        self._submitted = Counter[str]()  # members in the task pool: those of each limited action, and all others
         self._in_turn: dict[str, _Open] = {}  # those with limit keys, by the same, in the order of their turns
         self._submitted_in_turn = 0  # members of these in the task pool
 
@@ -135,10 +139,16 @@ class Packs:
         claim."""
         return sum(one.to_begin for one in self._open.values() if not one.in_turn)
 
+    @property
+    def rate_limited(self) -> int:
+        """Those of them whose action has a rate limit."""
+        return sum(one.to_begin for one in self._open.values() if one.limited and not one.in_turn)
+
     def start(self, claimed: Claimed, pack: Pack) -> None:
         """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
         member = replace(claimed.task, attempt=1, attempts=(), batch_id=pack.batch_id)
         one = _Open(claimed, pack, kept_at=self._clock(), member=member, waiting=deque(pack.open()))
+        one.limited = member.action if member.action in self._limited_actions else ""
         self._open[one.token] = one
         if self._turns.is_limited(claimed.task.limit_key) and claimed.task.attempt == 1:
             one.in_turn, self._in_turn[one.token] = True, one
@@ -150,8 +160,10 @@ class Packs:
         if not self._open:
             return
         may_begin = self._may_begin()
-        ready = sum(
-            1 for one in self._open.values() if one.to_begin and (one.is_loaded or one.is_writing) and not one.in_turn
+        ready = Counter(
+            one.limited
+            for one in self._open.values()
+            if one.to_begin and (one.is_loaded or one.is_writing) and not one.in_turn
         )
         unbegun: list[_Open] = []
         for one in list(self._open.values()):
@@ -163,14 +175,18 @@ class Packs:
                     self._leave(one)
                     self._lost(one.claimed)
                 continue
+            if one.deferred_until is not None and self._clock() >= one.deferred_until and not one.is_idle:
+                one.deferred_until = None  # others of its members took so long
             if one.is_behind and not one.is_writing and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
                 self._keep(one)
             if one.to_begin and may_begin:
                 if one.is_loaded and not one.in_turn:
                     self._begin(one)
-                elif not (one.is_loaded or one.is_writing) and (one.in_turn or ready < MAX_READY):
-                    ready += not one.in_turn
+                elif not (one.is_loaded or one.is_writing) and (one.in_turn or ready[one.limited] < MAX_READY):
+                    ready[one.limited] += not one.in_turn
                     self._load(one)
+            elif one.is_idle and one.waiting and one.deferred_until is not None:
+                self._defer(one, one.deferred_until)
             elif one.is_idle and one.waiting:
                 unbegun.append(one)
             elif one.is_idle:
@@ -211,12 +227,13 @@ class Packs:
 
     def took_back(self, claimed: Claimed) -> None:
         """A member that the pool has not begun waits again."""
-        one, n = self._pack_of(claimed.row)
         self._turns.freed(claimed.task)
-        self._count_submitted(one, -1)
-        one.under_way -= 1
-        one.waiting.appendleft(n)
-        one.is_stopped = True
+        self._waits_again(claimed.row).is_stopped = True
+
+    def deferred(self, attempted: Attempted, seconds: float) -> None:
+        """A member that its rate limit allows only at a later tick waits again, and no other one begins before."""
+        one, at = self._waits_again(attempted.row), self._clock() + timedelta(seconds=seconds)
+        one.deferred_until = at if one.deferred_until is None else min(at, one.deferred_until)
 
     def ended(self, attempted: Attempted) -> bool:
         """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""
@@ -269,7 +286,7 @@ class Packs:
         self._release([one])
 
     def _begin(self, one: _Open) -> None:
-        while one.waiting and self._submitted < self._max_submitted:
+        while one.waiting and self._submitted[one.limited] < self._max_submitted:
             self._begin_next(one)
 
     def _begin_next(self, one: _Open) -> None:
@@ -287,7 +304,14 @@ class Packs:
         if one.in_turn:
             self._submitted_in_turn += change
         else:
-            self._submitted += change
+            self._submitted[one.limited] += change
+
+    def _waits_again(self, row: Row) -> _Open:
+        one, n = self._pack_of(row)
+        self._count_submitted(one, -1)
+        one.under_way -= 1
+        one.waiting.appendleft(n)
+        return one
 
     def _member(self, one: _Open, n: int) -> Claimed:
         payload = one.payloads[n]
@@ -335,11 +359,17 @@ class Packs:
         for one, result in zip(packs, write_many(self._store, changes), strict=True):
             (released or self._released)(one.claimed, result, len(one.waiting))
 
+    def _defer(self, one: _Open, at: datetime) -> None:
+        """Defers a pack, with what has completed, as a task is deferred that its rate limit allows only then."""
+        self._leave(one)
+        seconds = max(at - self._clock(), timedelta()).total_seconds()
+        self._end(self._attempted(one, Deferred(seconds, {attr.PACK: one.attribute()}, len(one.waiting))))
+
     def _complete(self, one: _Open) -> None:
         self._leave(one)
         self._end(self._attempted(one, Done(also={attr.PACK: one.attribute()})))
 
-    def _attempted(self, one: _Open, outcome: Done | Error) -> Attempted:
+    def _attempted(self, one: _Open, outcome: Done | Deferred | Error) -> Attempted:
         task = one.claimed.task
         return Attempted(task, one.claimed.row, outcome, task.started_at or self._clock())
 

@@ -575,9 +575,9 @@ class Claiming:
         return next((number for number in (BATCH, BATCH // 2, 5) if self._has_room(number)), 1)
 
     def _has_room(self, more: int) -> bool:
-        # A task that waits for its rate limit has no thread: a slow target must not keep others from being claimed.
+        # What waits for its rate limit has no thread: a slow target must not keep others from being claimed.
         execution = self.execution
-        waiting = min(execution.task_pool.rate_limited, MAX_RATE_LIMITED)
+        waiting = min(execution.task_pool.rate_limited + execution.packs.rate_limited, MAX_RATE_LIMITED)
         in_flight = len(execution.in_flight) + execution.packs.waiting
         maximum = execution.max_in_flight if more <= BATCH else execution.max_waiting_members
         # A pack may have more members than that; the next one is claimed when half as many wait.

@@ -108,9 +108,12 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The action was not begun: a rate limit allows it after ``seconds``."""
+    """The action was not begun: a rate limit allows it after ``seconds``. ``also``: further attributes to set; of a
+    pack, which of its members have ended. ``tasks``: how many of them have not begun."""
 
     seconds: float
+    also: Mapping[str, object] = field(default_factory=dict)
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +338,8 @@ class Recorder:
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds)
             bucket = self._open_bucket(task.shard_key, at - timedelta(minutes=self.settings.grid.tick_minutes))
-            return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
+            change = defer_claimed(task, at=at, bucket=bucket)
+            return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.RELEASED
         if isinstance(attempt.outcome, Rescheduled):
             return self._plan_turn(attempt, attempt.outcome.seconds, now)
         if isinstance(attempt.outcome, Handed):

@@ -22,16 +22,17 @@ from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.rate_limit import AHEAD, EARLY, LATE, RateLimits
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.packs import member_lease
 from dynatick.domain.task import Row
 from dynatick.engine.rates import RateRecords, rate_record_id
 from dynatick.errors import ConfigurationError, PermanentError, RateLimited, RetryableError, StoreError
 from dynatick.store.memory import MemoryStore
 
 
-def wait(limits: RateLimits, task_id: str, *names: str) -> float | str:
+def wait(limits: RateLimits, task_id: str, *names: str, lease: str | None = None) -> float | str:
     """Seconds until the task may start; "later" with the seconds of a deferred one."""
     try:
-        limits.acquire(a_task(task_id=task_id, lease=f"{task_id}'s"), *(names or ("sns",)))
+        limits.acquire(a_task(task_id=task_id, lease=lease or f"{task_id}'s"), *(names or ("sns",)))
     except RateLimited as early:
         return f"later {early.seconds:.1f}" if early.defer else round(early.seconds, 3)
     return 0.0
@@ -88,6 +89,20 @@ def test_a_task_beyond_the_horizon_is_deferred_and_takes_no_start(clock: Clock) 
     assert found == [0, 1, 2, "later 4.0", "later 5.0", "later 6.0", "later 7.0"]
     clock.forward(3)
     assert [wait(limits, f"again {n}") for n in range(4)] == [0, 1, 2, "later 5.0"]
+
+
+def test_a_pack_goes_on_behind_its_own_members_and_not_behind_what_was_deferred(clock: Clock) -> None:
+    limits = RateLimits(["sns=1/s"], clock=clock, horizon=3)
+
+    def member(pack: str, n: int) -> float | str:
+        return wait(limits, f"{pack}/{n}", lease=member_lease(pack, n))
+
+    assert [member("a", n) for n in range(5)] == [0, 1, 2, "later 3.0", "later 3.0"]
+    assert [member("b", n) for n in range(2)] == ["later 4.0", "later 5.0"]
+    assert member("a", 5) == "later 3.0"
+    clock.forward(3)
+    assert [member("b", n) for n in range(2, 6)] == [0, 1, 2, "later 3.0"]
+    assert member("a", 6) == "later 4.0"
 
 
 def test_limits_of_an_action_and_of_a_host_hold_both(clock: Clock) -> None:

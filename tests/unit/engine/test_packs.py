@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
 from tests.silent import LONG
-from tests.unit.engine.support import PacedClock, World, cannot, raises, raises_for, takes
+from tests.unit.engine.support import (
+    PacedClock,
+    World,
+    bucket_at,
+    cannot,
+    passed,
+    raises,
+    raises_for,
+    takes,
+    world,
+)
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -26,7 +36,7 @@ from dynatick.engine.cursor import cursor_id
 from dynatick.engine.packs import MAX_READY
 from dynatick.engine.ports import ActionContext, StoreFailure
 from dynatick.engine.rules import Rules
-from dynatick.errors import PermanentError, RetryableError, StoreError
+from dynatick.errors import PermanentError, RateLimited, RetryableError, StoreError
 from dynatick.store.memory import MemoryStore
 
 
@@ -333,6 +343,72 @@ def test_members_that_take_longer_than_there_is_time_run_in_the_next_invocation(
     first, *others = world.tick()
     assert first.passed is not None and first.passed.continued and others
     assert (world.outcome(pack_id), len(world.actions.ran)) == ("completed", 6)
+
+
+@pytest.mark.parametrize("in_one_thread", [False, True])
+def test_members_that_a_rate_limit_defers_stay_in_their_pack_which_goes_to_a_later_tick(in_one_thread: bool) -> None:
+    """As a task does: to the tick before it may begin. No row is written for a member, and no invocation started."""
+    world = InProcess(rules=Rules(threads=4, in_one_thread=in_one_thread))
+    names = [f"news/{n:09}" for n in range(50)]
+    pack_id = put_pack(world, [{}] * 50)
+    world.actions.behaviour |= {name: raises(RateLimited(150 + n, defer=True)) for n, name in enumerate(names[3:])}
+    (invoked,) = world.tick()
+    row, report = world.row(pack_id), invoked.passed
+    assert (row["status"], row["attempt"], row["taskDateTime"]) == ("scheduled", 0, "2026-12-31#12:02")
+    assert row["nextAttemptAt"] == "2026-12-31T12:02:30Z"
+    assert (pack_of(world, pack_id).done, world.store.get(names[3])) == (0b111, None)
+    assert report is not None and (report.completed, report.released, report.continued) == (3, 47, False)
+    world.actions.behaviour.clear()
+    world.actions.ran.clear()
+    world.ticks(1)
+    assert world.actions.ran == []
+    world.ticks(1)
+    assert sorted(world.actions.ran) == [(name, 1, 1) for name in names[3:]]
+    assert world.outcome(pack_id) == "completed"
+
+
+def test_a_pack_with_deferred_members_goes_on_if_another_one_takes_so_long() -> None:
+    """It can not go to a later tick as long as one of its members runs."""
+    clock = PacedClock()
+    w = World(clock=clock, rules=Rules(threads=2), life=timedelta(minutes=14))
+    pack_id = put_pack(w, [{}] * 10)
+    others = [f"news/{n:09}" for n in range(1, 10)]
+    was_deferred, went_on = threading.Event(), threading.Event()
+
+    def limited(*_: Any) -> None:
+        if clock() < NOON + timedelta(seconds=90):
+            was_deferred.set()
+            raise RateLimited(90, defer=True)
+        went_on.set()
+
+    def takes_long(*_: Any) -> None:
+        was_deferred.wait(LONG)
+        clock.takes(seconds=1)
+        clock.takes(minutes=5)
+        assert went_on.wait(LONG)
+
+    w.behave(limited, *others)
+    w.behave(takes_long, "news/000000000")
+    report = passed(w.tick())
+    assert (report.completed, report.retried, w.outcome(pack_id)) == (10, 0, "completed")
+
+
+def test_a_pack_that_waits_for_its_rate_limit_holds_up_nothing_else() -> None:
+    """Neither a task nor a pack of another action: its members wait without a thread."""
+    clock = PacedClock()
+    w = world(clock=clock, rules=Rules(threads=4, limited_actions=frozenset({"mail"})))
+    w.life, clock.step = (
+        timedelta(minutes=1),
+        timedelta(milliseconds=20),
+    )  # else a pass that finds no room would wait for ever
+    at = str(bucket_at(1))
+    packs = [put_pack(w, [{}] * 250, batch_id=name, action="mail", taskDateTime=at) for name in "ab"]
+    other = put_pack(w, [{}] * 30, batch_id="other", taskDateTime=at)
+    w.insert("task", at=bucket_at(2))
+    w.behave(raises(RateLimited(3600)), *(f"{name}/{n:09}" for name in "ab" for n in range(250)))
+    w.first_pass(2)
+    assert (w.outcome("task"), w.outcome(other)) == ("completed", "completed")
+    assert {w.outcome(pack_id) for pack_id in packs} == {None}
 
 
 def test_few_payloads_are_in_memory_before_their_members_begin() -> None:
