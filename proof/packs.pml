@@ -17,13 +17,13 @@ bit answered[MEMBERS], ok[MEMBERS], clientEnded;
 
 proctype Processor()
 {
-	byte tok, who, k, known;
+	byte tok, who, k, known, mine, was;
 	bit expired;
 	do
 	:: atomic { invocations < 4 && (pack == SCHEDULED || (pack == RUNNING && !alive[token])) ->
 		invocations++; tok = invocations; who = TICK + tok; alive[tok] = true;
 		expired = pack == RUNNING; pack = RUNNING; token = tok; attempt++;
-		SAY(who, "claims the pack\n"); known = done | excluded };
+		SAY(who, "claims the pack\n"); known = done | excluded; mine = attempt; was = excluded };
 	   if
 	   :: OFF(21) && attempt > 2 -> atomic { pack = FAILED; SAY(who, "marks the pack as failed\n"); goto dead }
 	   :: else
@@ -72,18 +72,25 @@ counted:      if
 	      :: true
 	      :: atomic { KILLED; if :: token == tok -> done = known & ~excluded; SAY(who, "saves who has ended\n") :: else -> goto dead fi }
 	      :: atomic { !expired && token == tok && pack == RUNNING -> KILLED; done = known & ~excluded; pack = SCHEDULED; attempt--;
-			SAY(who, "releases the pack\n"); goto dead }
+			SAY(who, "releases the pack\n"); goto released }
 	      fi
 	   :: else -> break
 	   od;
 	   /* 20: only then the pack's row says that it has ended */
 	   atomic { KILLED;
 		if :: pack == RUNNING && token == tok -> pack = COMPLETED; done = known & ~excluded; SAY(who, "records the pack\n") :: else fi };
+	   goto dead;
+released:  if
+	   :: true
+	   /* 22: conditional on the attempt, which a release takes back */
+	   :: atomic { repeats < 1 && pack == SCHEDULED && token == tok && (attempt == mine || OFF(222)) ->
+		repeats++; excluded = was; done = known & ~was; SAY(who, "gets no answer to its release, and sends it again\n") }
+	   fi;
 dead:	   atomic {
 		if :: runner[0] == tok -> runner[0] = 0 :: else fi;
 		if :: runner[1] == tok -> runner[1] = 0 :: else fi;
 		if :: runner[2] == tok -> runner[2] = 0 :: else fi;
-		alive[tok] = false; tok = 0; who = 0; k = 0; known = 0; expired = false }
+		alive[tok] = false; tok = 0; who = 0; k = 0; known = 0; mine = 0; was = 0; expired = false }
 	/* an ordinary task from there on */
 	:: atomic { status[0] == SCHEDULED -> k = 0; goto row }
 	:: atomic { status[1] == SCHEDULED -> k = 1; goto row }

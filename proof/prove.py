@@ -125,6 +125,7 @@ REMOVALS = (
     Removal(21, 21, "an expired pack is run again", "CONFIG_PACK"),
     Removal(22, 22, "clients change members of a running pack", "CONFIG_PACK"),
     Removal(22, 122, "a reschedule is two writes", "CONFIG_PACK"),
+    Removal(22, 222, "a release that is sent twice counts twice", "CONFIG_PACK"),
     Removal(23, 23, "tasks begin without the limits lease", "CONFIG_KEYS"),
     Removal(23, 123, "a task is handed over before its place is written", "CONFIG_KEYS"),
     Removal(24, 24, "the leases of other shards are not read", "CONFIG_KEYS"),
