@@ -511,6 +511,8 @@ MUTATIONS = (
              "record.began_until if record.lease_until is None else record.lease_until", "record.began_until", TURNS),
     Mutation(23, "what was known before a process died still counts", "LimitsLease.acquire",
              "record.starts if record.lease is None else {}", "record.starts", TURNS),
+    Mutation(23, "a write of places is taken for the one before it", "LimitsLease._update",
+             'f"{self._token}/{next(self._writes)}"', "self._token", TURNS),
     Mutation(23, "a member begins without a place", "KeyTurns.begins_member",
              "not self._may_begin(key)", "False", IN_TURN),
     Mutation(23, "a member begins after the lease was released", "KeyTurns.begins_member",

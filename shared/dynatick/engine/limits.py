@@ -157,7 +157,7 @@ class LimitsLease:
         """``until``: the hard end of this process."""
         self._store, self._clock, self._settings = store, clock, settings
         self._shard, self._token, self._until = shard, token, until
-        self._lock = threading.Lock()
+        self._lock, self._writes = threading.Lock(), count()
         self._record: LimitsRecord | None = None
         self.starts: Mapping[str, datetime] = {}  # what the last holder left
         self.began_until = EPOCH  # likewise
@@ -302,12 +302,14 @@ class LimitsLease:
 
     def _update(self, record: LimitsRecord, new: LimitsRecord) -> tuple[LimitsRecord, ConditionalUpdate]:
         new = replace(new, version=record.version + 1)
+        # Of this write alone: an earlier one of this version may have taken effect, though no answer came.
+        writer = f"{self._token}/{next(self._writes)}"
         there = {attr.VERSION: record.version} if record.version else {}
         return new, ConditionalUpdate(
             task_id=limits_id(self._shard),
-            set={**new.to_row(), attr.WRITTEN_BY: self._token},
+            set={**new.to_row(), attr.WRITTEN_BY: writer},
             conditions=as_read(there, attr.VERSION),
-            mark=(Is(attr.VERSION, new.version), Is(attr.WRITTEN_BY, self._token)),
+            mark=(Is(attr.VERSION, new.version), Is(attr.WRITTEN_BY, writer)),
         )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.builders import NOON, FakeActions, InProcess, scheduled_row
@@ -29,7 +29,7 @@ from dynatick.engine.claims import Claimed
 from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, Turns, limits_id
 from dynatick.engine.orders import PassOrder, Resume
 from dynatick.engine.pools import TaskPool
-from dynatick.engine.ports import ActionContext, Page
+from dynatick.engine.ports import ActionContext, Page, Store
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import PermanentError, RateLimited, StoreError
@@ -755,6 +755,22 @@ def test_what_could_not_be_held_keeps_the_lease_until_the_end_of_its_process() -
     assert isinstance(lease_of(system, "next").acquire(), HeldElsewhere)
 
 
+def test_a_write_of_places_is_not_taken_for_an_earlier_one_that_got_no_answer() -> None:
+    """It took effect, and nothing could be read then: the next write of that version is another one."""
+    system = system_of("tenant=2")
+    lease = lease_of(system, "mine")
+    turns = turns_of(system, lease)
+    first, second = (replace(task_of(task_id, "tenant:a"), lease="mine") for task_id in ("a", "b"))
+    assert turns.admits(first) and turns.admits(second)
+    store, lease._store = lease._store, Mute(lease._store)
+    with pytest.raises(StoreError):
+        turns.hold([first])
+    lease._store = store
+    with pytest.raises(StoreError):
+        turns.hold([second])
+    assert [one["taskId"] for one in system.row(limits_id(0))["held"]] == ["a"]
+
+
 def test_a_place_that_can_not_be_written_discards_no_other_record() -> None:
     """Each task ends in the same batch of records as the one that is handed over, and has no attempt left."""
     w = world(rules=rules_of("customer=1", in_one_thread=True))
@@ -794,6 +810,23 @@ def test_only_tasks_with_limit_keys_need_room_to_be_handed_over(monkeypatch: pyt
 class Unanswering(MemoryStore):
     def write(self, change: ConditionalUpdate) -> Result:
         return Unknown("no answer")
+
+
+class Mute(Unanswering):
+    """What is written to the table takes effect, and nothing is answered."""
+
+    def __init__(self, table: Store) -> None:
+        super().__init__()
+        self.table = table
+
+    def write(self, change: ConditionalUpdate) -> Result:
+        self.table.write(change)
+        return super().write(change)
+
+    def get_many(self, *asked: object, **more: object) -> NoReturn:
+        raise StoreError("no answer")
+
+    get = get_many
 
 
 @pytest.mark.parametrize(("keys", "are_known"), [(limits.MAX_STARTS_BYTES // 286, True), (limits.MAX_STARTS, False)])
