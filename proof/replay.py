@@ -127,6 +127,7 @@ class Rate:
     interval: float  # seconds from one start to the next
     writer: object = None  # the environment that has reserved starts last
     reserved: dict[object, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # from and until when
+    used: Counter[object] = field(default_factory=Counter)  # how many tasks each environment has begun
     began: list[float] = field(default_factory=list)  # in order
     peaks: list[float] = field(default_factory=list)  # of each and those before: the latest for its number
 
@@ -143,12 +144,19 @@ class Rate:
             excess = max(excess, self.peaks[-1] - behind)
         return excess
 
-    def has_reserved(self, environment: object, at: float) -> bool:
-        """Whether a task may begin at this instant, by a start that its process has reserved."""
-        return any(
-            since - EARLY - ROUNDING <= at <= until - self.interval + LATE + ROUNDING
-            for since, until in reversed(self.reserved[environment])
+    def has_reserved(self, environment: object, at: float, late: float) -> bool:
+        """Whether one more task may begin by a start that its process has reserved. ``late``: by how many seconds it
+        may have begun before."""
+        windows = self.reserved[environment]
+        come = sum(
+            math.floor((min(at + EARLY, until - self.interval) + ROUNDING - since) / self.interval) + 1
+            for since, until in windows
+            if since - EARLY - ROUNDING <= at
         )
+        is_there = any(
+            since - EARLY - ROUNDING <= at <= until - self.interval + LATE + late + ROUNDING for since, until in windows
+        )
+        return is_there and self.used[environment] < come
 
 
 @dataclass
@@ -169,7 +177,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.header: Event = {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": False, "limits": [], "rates": [],
-                              "stream": False}  # fmt: skip
+                              "stream": False, "late": 0.0}  # fmt: skip
         self.rows: dict[str, Row] = {}
         self.processes: dict[object, Process] = {}
         self.shards: dict[int, Shard] = defaultdict(Shard)
@@ -831,16 +839,18 @@ class Replay:
             reserved[-1][1] = until  # it may have given back what it has not used
         else:
             self.require("rate", until > since, f"{event['id']}: gives back what another process has reserved")
-            reserved.append([since, until])
+            reserved.append([max(since, by.began + by.skew), until])
         rate.writer = by.environment
 
     def _check_rate(self, run: Execution, rate: Rate, at: float) -> None:
         """``at``: by the clock of its process, which hosts agree on."""
-        has_start = rate.has_reserved(run.process.environment, at)
+        late, environment = float(self.header["late"]), run.process.environment
+        has_start = rate.has_reserved(environment, at, late)
         self.require("rate", has_start, f"{run.task}: begun at no start that its process has reserved")
+        rate.used[environment] += 1
         excess = rate.begin(at)
-        self.require("rate", excess <= LATE + EARLY + ROUNDING, f"{run.task}: begun {excess:.3f} s before its rate "
-                     f"allows one more in some window")  # fmt: skip
+        self.require("rate", excess <= LATE + late + EARLY + ROUNDING, f"{run.task}: begun {excess:.3f} s before its "
+                     f"rate allows one more in some window")  # fmt: skip
 
     def _end(self, event: Event) -> None:
         run = self.executions.get((event["token"], event["id"]))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.sandbox.trace import CLIENT, HAND, NOTED, Requests, order_of, outsider
+from tests.sandbox.trace import CLIENT, HAND, HEADER, NOTED, Requests, order_of, outsider
 from tests.trace import Event
 
 ENGINE = ("processor", "scheduler")
@@ -39,8 +39,7 @@ def trace_of(lines: list[Mapping[str, Any]]) -> Iterator[Event]:
         for name in ("DYNATICK_KEY_LIMITS", "DYNATICK_ACTION_RATE_LIMITS")
     )
     executions = sorted({line["action"] for line in lines if "execution" in line})
-    yield {"e": "trace", "lag": 120.0, "skew": 4.0, "attempts": 4, "executions": executions, "limits": limits,
-           "rates": rates}  # fmt: skip
+    yield {"e": "trace", **HEADER, "executions": executions, "limits": limits, "rates": rates}
     yield from ({"e": "process", "by": kind, "kind": kind, "at": lines[0]["at"]} for kind in (CLIENT, HAND))
     engine: set[str] = set()
     for line in lines:

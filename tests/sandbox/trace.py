@@ -36,6 +36,7 @@ from dynatick.store.wire import Connections
 
 CLIENT, HAND, RESTORE = "client", "hand", "restore"
 FILE = "trace"
+HEADER = {"lag": 120.0, "skew": 4.0, "late": 30.0, "attempts": 4}  # of the trace of real processes
 NOTED = (
     "PutItem", "DeleteItem", "UpdateItem", "BatchWriteItem", "BatchExecuteStatement", "TransactWriteItems", "Query",
     "Scan", "SendMessageBatch",

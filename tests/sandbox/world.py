@@ -32,7 +32,7 @@ from tests.sandbox.packs import rows_of, with_members
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, Stream, not_done
-from tests.sandbox.trace import Tracer, events_of, traced
+from tests.sandbox.trace import HEADER, Tracer, events_of, traced
 from tests.sandbox.verdict import Evidence, Verdict, judge
 from tests.sandbox.worker import SEED, TRACED
 
@@ -132,7 +132,7 @@ class World:
     def _header(self) -> Mapping[str, Any]:
         """What a trace of this world says first."""
         limits, rates = self._listed("DYNATICK_KEY_LIMITS"), self._listed("DYNATICK_ACTION_RATE_LIMITS")
-        return {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": [ACTION], "limits": limits, "rates": rates}
+        return {**HEADER, "executions": [ACTION], "limits": limits, "rates": rates}
 
     def _listed(self, setting: str) -> list[str]:
         return [one for one in self.environ.get(setting, "").split(",") if one]

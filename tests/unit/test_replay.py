@@ -258,6 +258,48 @@ def test_no_process_that_begins_long_after_the_pause_of_an_action_begins_a_task_
     assert refused is None if is_lawful else refused is not None and refused.rule == "pause"
 
 
+def rated(*begins: float, late: float) -> list[dict[str, Any]]:
+    """A process reserves the starts at 64 and 64.5 seconds, and tasks begin at these seconds."""
+    record = {"taskId": "_dynatick#rate#send", "reservedUntil": "2026-12-31T23:41:04Z", "version": 1}
+    conditions = [["status", "is", "scheduled"], ["taskDateTime", "is", BUCKET], ["outcome", "absent"]]
+    names = [f"t{n}" for n in range(len(begins))]
+    return [
+        {**life()[0], "rates": ["send=2/s"], "late": late},
+        *life()[1:3],
+        *(event("create", 1, 0, id=name, ok=True, row={"taskId": name, "status": "scheduled", "taskDateTime": BUCKET,
+                                                       "attempt": 0, "action": "send"}) for name in names),
+        event("process", 59, 2, kind="processor", until=AT + 180, order={}, **{"in": "another"}),
+        event("process", 60, kind="processor", until=AT + 180, order={"dynatick": {"tick": BUCKET}}, **{"in": "one"}),
+        event("create", 60, 2, id=record["taskId"], ok=True, row=record),
+        event("poll", 62, bucket=BUCKET, after=None, through=None, of="open", entries=[[one, None] for one in names]),
+        *(event("write", 63, id=one, ok=True, set={**CLAIMED, "lease": one}, **{"if": conditions}) for one in names),
+        event("write", 63.5, id=record["taskId"], ok=True, set={"reservedUntil": "2026-12-31T23:41:05Z", "version": 2},
+              **{"if": [["version", "is", 1], ["reservedUntil", "is", record["reservedUntil"]]]}),
+        *(event("begin", at, id=one, token=one, attempt=1, run=1) for one, at in zip(names, begins, strict=True)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("begins", "late", "is_refused"),
+    [
+        ((64, 64.5), 0, False),
+        ((64.9, 65.4), 0, False),
+        ((64, 66), 0, True),
+        ((64, 66), 30, False),
+        ((64, 64.4), 30, True),
+        ((63.9,), 30, True),
+        ((64, 64.5, 65), 0, True),
+        ((64, 65, 66), 30, True),
+    ],
+)
+def test_a_task_with_a_rate_begins_by_a_start_of_its_process(
+    begins: tuple[float, ...], late: float, is_refused: bool
+) -> None:
+    refused = refusal_of(rated(*begins, late=late))
+    assert (refused is not None) == is_refused, refused
+    assert refused is None or (refused.rule == "rate" and "no start" in refused.why)
+
+
 def keyed(shards: int, *, begins: bool, until: str = "2026-12-31T23:43:00Z") -> list[dict[str, Any]]:
     """A process that knows two shards begins the task a in shard 0. Another has the limits of shard 1, begins b there
     if it ``begins`` any, and knows another number of ``shards``."""
