@@ -20,7 +20,7 @@ from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import Checked, HandlersError
 from dynatick_stack.dev.insertions import InsertionReader
-from dynatick_stack.dev.sources import Snapshot
+from dynatick_stack.dev.sources import Saves
 from dynatick_stack.errors import DeployError, RefusedError
 from dynatick_stack.folders import PROJECT_FILE
 from dynatick_stack.local import LocalStack
@@ -40,7 +40,6 @@ class Session:
     state_dir: Path
     say: Say
     seconds_between: float = 0.3
-    _files: Snapshot = field(default_factory=dict)
     _settings: str = ""
     _required: Path | None = None
     _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the handlers
@@ -52,7 +51,7 @@ class Session:
         began = time.monotonic()
         project = self.project
         self._secrets = handlers.local_secrets(project)
-        self._files, self._settings = sources.snapshot(project), self._read_settings()
+        self._saves, self._settings = Saves(sources.snapshot(project)), self._read_settings()
         found = self._check()
         self.stack = local.up(
             port,
@@ -92,9 +91,7 @@ class Session:
         # After the logs: of what has run already, the insertion is not missing.
         for text in self.display.show(lines, tasks, self.insertions.read()):
             self.say(text)
-        files = sources.snapshot(self.project)
-        if changed := sources.changed(self._files, files):
-            self._files = files
+        if changed := self._saves.take(sources.snapshot(self.project)):
             self._deploy(", ".join(str(path.relative_to(self.project.folder)) for path in changed))
         settings = self._read_settings()
         if settings != self._settings:
@@ -106,7 +103,7 @@ class Session:
         began, earlier = time.monotonic(), self._layer
         try:
             self._check()
-            self._layer = handlers.publish(self.stack, self.project, self._files)
+            self._layer = handlers.publish(self.stack, self.project, self._saves.taken)
             self.stack.redeploy(say=self.say, HandlersLayerArn=self._layer)
         except (HandlersError, RefusedError, FileNotFoundError) as error:  # a file may be gone already
             self._note(f"{names} changed: {error}\n          The version before goes on")
@@ -136,7 +133,7 @@ class Session:
         """Builds the layer of the handlers and what they import, before the first deployment."""
         if self._required is not None:
             emulator.provide(self._required, state_dir=self.state_dir, name=emulator.HANDLERS_LIBRARIES)
-        self._layer = handlers.publish(stack, self.project, self._files)
+        self._layer = handlers.publish(stack, self.project, self._saves.taken)
         return {"HandlersLayerArn": self._layer, **handlers.store_secrets(stack, self.project, self._secrets)}
 
     def _note(self, text: str) -> None:

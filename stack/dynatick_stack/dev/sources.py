@@ -31,6 +31,22 @@ def changed(before: Snapshot, after: Snapshot) -> list[Path]:
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
+class Saves:
+    """Which files were saved. A file is so once two looks find it the same: many editors empty it first and write it
+    then, and a deployment in between would run without its handlers."""
+
+    def __init__(self, files: Snapshot) -> None:
+        self.taken = self._seen = files
+
+    def take(self, files: Snapshot) -> list[Path]:
+        """Those that were saved since the last ones were taken. ``files``: as this look finds them."""
+        if files != self._seen:
+            self._seen = files
+            return []
+        before, self.taken = self.taken, files
+        return changed(before, files)
+
+
 def layer(folder: Path, files: Snapshot) -> bytes:
     """A Lambda layer of these files, as a zip: the same for the same content."""
     zipped = io.BytesIO()

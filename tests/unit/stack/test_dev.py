@@ -22,6 +22,7 @@ from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
 from dynatick_stack.dev.insertions import Inserted, Insertion
+from dynatick_stack.dev.sources import Saves
 from dynatick_stack.errors import BuildError
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
@@ -124,8 +125,8 @@ def test_a_program_among_the_files_stays_one(project: Project) -> None:
 
 
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
-    before = sources.snapshot(project)
-    assert sources.changed(before, sources.snapshot(project)) == []
+    saves = Saves(sources.snapshot(project))
+    assert saves.take(sources.snapshot(project)) == []
     names = ("handlers.py", "new.py", "shop/texts.py", "shop/data/mail.html")
     saved, made, removed, data = (project.folder / name for name in names)
     os.utime(saved, (1, 1))
@@ -134,7 +135,18 @@ def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
     data.write_text("Hello")
     for name in ("dev.log", "db.sqlite3", "db.sqlite3-journal"):  # the web application writes its database all the time
         (project.folder / name).write_text("no part")
-    assert sources.changed(before, sources.snapshot(project)) == sorted([saved, made, removed, data])
+    assert saves.take(sources.snapshot(project)) == [], "they may be written still"
+    assert saves.take(sources.snapshot(project)) == sorted([saved, made, removed, data])
+    assert saves.take(sources.snapshot(project)) == []
+
+
+def test_a_file_that_is_emptied_before_it_is_written_is_saved_once(project: Project) -> None:
+    saves, file = Saves(sources.snapshot(project)), project.folder / "handlers.py"
+    for content in ("", HANDLERS + "# saved\n"):
+        file.write_text(content)
+        assert saves.take(sources.snapshot(project)) == []
+    assert saves.take(sources.snapshot(project)) == [file]
+    assert saves.taken == sources.snapshot(project)
 
 
 # --- What goes to AWS -------------------------------------------------------------------------------------------------
