@@ -68,7 +68,7 @@ class Running:
             self.output += line
             self._say(line.rstrip())
 
-    def shows(self, pattern: str, *, within: float = 60) -> re.Match[str]:
+    def shows(self, pattern: str, *, within: float = 180) -> re.Match[str]:
         """Waits until it has printed this."""
         found: list[re.Match[str]] = []
 

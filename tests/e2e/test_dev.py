@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,15 @@ class Dev(Running):
 
     def client(self) -> TaskClient:
         return local.attach(state_dir=self.folder / ".dynatick" / "local").task_client()
+
+
+def contents(folder: Path) -> Mapping[Path, bytes]:
+    """Of all files in it, but for those that are deleted meanwhile: the emulator ends workers, with their files."""
+    found = {}
+    for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
+        with contextlib.suppress(FileNotFoundError):
+            found[path] = path.read_bytes()
+    return found
 
 
 @pytest.fixture
@@ -119,16 +130,16 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(r"^[\d:]{8}  schedule   removed          digest           it is no longer declared$")
     dev.add("fourth", "eve@example.com")
     dev.shows(rf"^[\d:]{{8}}  output     To eve@example\.com: {len(TOKEN)}$")
-    written = [path for path in (folder / ".dynatick").rglob("*") if path.is_file()]
+    written = contents(folder / ".dynatick")
     assert written
-    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+    assert not [path for path, content in written.items() if TOKEN.encode() in content]
     assert TOKEN not in dev.output
 
     again = dev.run("dev")
     assert (again.returncode, "runs in" in again.stderr) == (5, True)
     # An occurrence is of a tick. What ran before may have been run by wake-ups, or cut off by a deployment.
     client.schedules.insert("each-minute", "rate(1 minute)", action="log")
-    dev.shows(r"^[\d:]{8}  tick       \d{4}-\d\d-\d\d#\d\d:\d\d ", within=90)
+    dev.shows(r"^[\d:]{8}  tick       \d{4}-\d\d-\d\d#\d\d:\d\d ", within=240)
 
 
 @pytest.mark.parametrize(
