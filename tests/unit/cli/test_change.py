@@ -134,5 +134,6 @@ def test_a_change_by_a_page_is_aborted(shell: Shell, failed: InProcess) -> None:
     said = shell("change", "show", "0a").err.splitlines()
     assert said[-2:] == ["Its end is not known: it goes on, or its process has died", "ada has asked to abort it"]
     assert shell("change", "abort", "none").code == 4
+    failed.clock.forward(seconds=1)  # the list shows the latest first
     assert shell("task", "redrive", "--last", "1h").code == 0
     assert shell("change", "abort", change_ids(shell)[0]).code == 5
