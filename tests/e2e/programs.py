@@ -84,6 +84,6 @@ class Running:
         """Ends it, if it has not ended yet. Its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        eventually(lambda: self.process.poll() is not None, within=60, what=lambda: self.output)
+        eventually(lambda: self.process.poll() is not None, within=180, what=lambda: self.output)
         self._reader.join(60)
         return self.process.returncode

@@ -187,7 +187,7 @@ def _check_that_it_is_served(world: DeployedStack, port: int) -> None:
                     return http.request("GET", f"{url}/docs", retries=False).status == 200
                 return False
 
-            eventually(serves, within=30, what="the server")
+            eventually(serves, within=180, what="the server")
             row = {"taskId": f"served-{port}", "delaySeconds": 36_000}
             answer = http.request("POST", f"{url}/v1/tasks", json=row, retries=False)
             assert answer.status == 201

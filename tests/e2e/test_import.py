@@ -161,7 +161,7 @@ def test_an_import_that_is_interrupted_goes_on(
             # Else it would be ignored where the tests themselves run in the background.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         ) as process:  # fmt: skip
-            eventually(lambda: note.exists() or process.poll() is not None, within=60, what="the note")
+            eventually(lambda: note.exists() or process.poll() is not None, within=180, what="the note")
             process.send_signal(number)
             _, said = process.communicate(timeout=300)
         assert note.exists(), said

@@ -80,7 +80,7 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     stopped = [{"ParameterKey": "TickState", "ParameterValue": "DISABLED"}, *parameters]
     allowed = ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     stacks.update_stack(StackName="mine", UsePreviousTemplate=True, Parameters=stopped, Capabilities=allowed)
-    eventually(lambda: statuses()["mine"] == "UPDATE_COMPLETE", within=60)
+    eventually(lambda: statuses()["mine"] == "UPDATE_COMPLETE", within=180)
 
     (mine / "dynatick.toml").write_text(OWN + NIGHTLY)
     assert "create    nightly " in run("diff", "--exit-code", code=7)

@@ -72,7 +72,7 @@ class Targets:
                 self.client("sqs").delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
             return len(found) >= number
 
-        eventually(all_there, within=30, what=lambda: f"{len(found)} of {number} messages")
+        eventually(all_there, within=180, what=lambda: f"{len(found)} of {number} messages")
         return found
 
 
@@ -154,7 +154,7 @@ def test_a_function_is_only_queued(world: DeployedStack, rows: Rows) -> None:
     def came() -> list[Any]:
         return [json.loads(call.body) for call in world.receiver.calls if call.path == "/function"]
 
-    eventually(came, within=30)
+    eventually(came, within=180)
     assert [event["dynatick"]["taskId"] for event in came()] == ["queued"]
 
 

@@ -58,5 +58,5 @@ def test_workers_share_a_bucket(tmp_path: Path) -> None:
             return [int(line["completed"]) for line in logs if line.get("action") == "worker_ended"]
 
         # The pass and the workers end after the last task.
-        eventually(lambda: started() >= WORKERS and sum(ended()), within=90, what=lambda: (started(), ended()))
+        eventually(lambda: started() >= WORKERS and sum(ended()), within=180, what=lambda: (started(), ended()))
         assert len(ended()) <= started()
