@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -139,17 +140,19 @@ def planned(hours: float, seed: int, *, write: bool) -> Iterator[tuple[Part, str
 def run(part: Part, command: str, minutes: float, log: Path) -> Ended:
     began = time.monotonic()
     with log.open("wb") as output:
-        # A session of its own: all that it has started ends with it.
-        process = subprocess.Popen(
-            shlex.split(command), cwd=ROOT, env=_environment(), stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
+        process = None
         try:
+            with _terminated_later():
+                # A session of its own: all that it has started ends with it.
+                process = subprocess.Popen(
+                    shlex.split(command), cwd=ROOT, env=_environment(), stdout=output, stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )  # fmt: skip
             code: int | None = process.wait(timeout=(2 * minutes + GRACE_MINUTES) * 60)
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            if process.poll() is None:
+            if process is not None and process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
     text = log.read_text(encoding="utf-8", errors="replace")
@@ -160,6 +163,19 @@ def run(part: Part, command: str, minutes: float, log: Path) -> Ended:
         name=part.name, command=command, result=result, minutes=(time.monotonic() - began) / 60,
         figure=one_line(lines[-1]) if lines else "no figure", day=f"{datetime.now(UTC):%Y-%m-%d}",
     )  # fmt: skip
+
+
+@contextmanager
+def _terminated_later() -> Iterator[None]:
+    """Lets a SIGTERM wait for the end of what is done meanwhile: a process that is about to be known is not left."""
+    came: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _environment() -> dict[str, str]:

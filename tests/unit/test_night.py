@@ -105,22 +105,36 @@ def test_one_that_was_interrupted_goes_on(
 
 
 _ONE_THAT_WAITS = """
-import pathlib, sys
+import os, pathlib, signal, subprocess, sys
 from tests import night
-night.FOLDER = pathlib.Path(sys.argv[1])
+night.FOLDER = folder = pathlib.Path(sys.argv[1])
 part = night.Part(name="waits", command=lambda minutes, seed: "", figure="", minutes=600)
 night.planned = lambda *_, **__: [(part, "sh -c 'echo $$; exec sleep 36000'", 600)]
+
+class TerminatesThis(subprocess.Popen):
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
+        if "start_new_session" in more:
+            while not any(log.read_text() for log in folder.glob("*/*.log")):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+
+if sys.argv[2:]:
+    subprocess.Popen = TerminatesThis
 night.main([])
 """
 
 
-def test_what_a_part_has_started_ends_with_a_night_that_is_terminated(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", _ONE_THAT_WAITS, str(tmp_path)], cwd=ROOT)
+@pytest.mark.parametrize("as_it_begins", [False, True])
+def test_what_a_part_has_started_ends_with_a_night_that_is_terminated(tmp_path: Path, as_it_begins: bool) -> None:
+    arguments = [sys.executable, "-c", _ONE_THAT_WAITS, str(tmp_path), *(["itself"] if as_it_begins else [])]
+    process = subprocess.Popen(arguments, cwd=ROOT)
     for _ in range(60 * 20):
         if started := "".join(log.read_text() for log in tmp_path.glob("*/*.log")):
             break
         time.sleep(0.05)  # wait: between two looks for the number of the part's process
-    process.terminate()
+    if not as_it_begins:
+        process.terminate()
     assert process.wait(60) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int(started), 0)
