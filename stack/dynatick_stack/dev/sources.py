@@ -40,11 +40,11 @@ class Saves:
 
     def take(self, files: Snapshot) -> list[Path]:
         """Those that were saved since the last ones were taken. ``files``: as this look finds them."""
-        if files != self._seen:
-            self._seen = files
-            return []
-        before, self.taken = self.taken, files
-        return changed(before, files)
+        moving, self._seen = set(changed(self._seen, files)), files
+        still = {path: state for path, state in files.items() if path not in moving}
+        before = self.taken
+        self.taken = still | {path: state for path, state in before.items() if path in moving}
+        return changed(before, self.taken)
 
 
 def layer(folder: Path, files: Snapshot) -> bytes:

@@ -149,6 +149,19 @@ def test_a_file_that_is_emptied_before_it_is_written_is_saved_once(project: Proj
     assert saves.taken == sources.snapshot(project)
 
 
+def test_a_file_that_is_written_again_and_again_does_not_hold_up_others(project: Project) -> None:
+    saves = Saves(sources.snapshot(project))
+    written, file = project.folder / "shop" / "texts.py", project.folder / "handlers.py"
+    file.write_text(HANDLERS + "# saved\n")
+    taken = []
+    for n in range(3):
+        written.write_text("#" * n)
+        taken += saves.take(sources.snapshot(project))
+    assert taken == [file]
+    written.unlink()
+    assert [saves.take(sources.snapshot(project)) for _ in range(2)] == [[], [written]]
+
+
 # --- What goes to AWS -------------------------------------------------------------------------------------------------
 
 
