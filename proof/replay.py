@@ -149,7 +149,7 @@ class Rate:
         may have begun before."""
         windows = self.reserved[environment]
         come = sum(
-            math.floor((min(at + EARLY, until - self.interval) + ROUNDING - since) / self.interval) + 1
+            max(0, math.floor((min(at + EARLY, until - self.interval) + ROUNDING - since) / self.interval) + 1)
             for since, until in windows
             if since - EARLY - ROUNDING <= at
         )
