@@ -35,7 +35,7 @@ FOLDER = ROOT / "build" / "night"  # a folder for each night: what its parts pri
 ENDED = "ended.jsonl"  # a line for each part that has ended
 HOURS = 8.0
 MIN_HOURS = 3.0  # below that a night is a try
-GRACE_MINUTES = 10.0  # beyond twice its time, after which a part is ended
+GRACE_MINUTES = 30.0  # beyond twice its time, after which a part is ended
 TRACES_A_MINUTE = 600
 TRACES = 10  # parts of them, so that an interruption does not cost hours
 
