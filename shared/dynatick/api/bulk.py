@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from dynatick.api.limits import Timer, parts
+from dynatick.api.limits import MAX_CHARACTERS, Timer, parts
 from dynatick.api.models import task as models
 from dynatick.api.problems import MAX_WRONG, Wrong, path_of, pointer
 from dynatick.api.routes import Call, Routes, answer, route
@@ -54,7 +54,9 @@ class InsertAnswer(View):
     ]
     detail: Annotated[str | None, "The reason: the first of `errors`."] = None
     pointer: Annotated[str | None, "The invalid value."] = None
-    errors: Annotated[Sequence[Wrong], Json(optional=True), "Every error of a refused task."] = ()
+    errors: Annotated[
+        Sequence[Wrong], Json(optional=True), "Every error of a refused task; in a very long answer the first."
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +124,7 @@ class Bulk(Routes):
     )
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
         results = [inserted(result) for result in self._client.insert_lazily(body.tasks)]
-        return answer(InsertResults(results=results))
+        return answer_of(results)
 
     @_by_filter("cancel", "Cancel the waiting tasks of a bucket, of a range or of a subject")
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
@@ -213,6 +215,14 @@ class Bulk(Routes):
         return ChangeResults(
             results=results, counts=counts, more=more, next_start=next_start, began=format_instant(began)
         )
+
+
+def answer_of(results: Sequence[InsertAnswer]) -> Response[str]:
+    """The answer of many inserts. If it were too long, it has the first error of each refused task alone."""
+    made = answer(InsertResults(results=results))
+    if len(made.body or "") <= MAX_CHARACTERS:
+        return made
+    return answer(InsertResults(results=[replace(one, errors=one.errors[:1]) for one in results]))
 
 
 def inserted(result: InsertResult) -> InsertAnswer:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess
-from tests.unit.api.support import Caller, event
+from tests.unit.api.support import Caller, event, read
 from tests.unit.api.test_tasks import end
 from tests.unit.client.support import fail
 
 from dynatick.api import buckets, limits, ticks
 from dynatick.api.limits import BUDGET_SECONDS
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.task import Row, Status
 from dynatick.engine.rules import Rules
@@ -44,6 +45,19 @@ def test_one_result_a_task(caller: Caller) -> None:
     ]  # fmt: skip
     assert answer["counts"] == {"inserted": 2, "exists": 1, "refused": 3}
     assert caller.ask("GET", "/v1/tasks/d")["own"] == {"n": 0.5}
+
+
+def test_an_answer_that_is_too_long_has_the_first_error_of_each_task(caller: Caller) -> None:
+    """As of rows that were read from a table: they have what Dynatick sets."""
+    names = sorted(attr.OWN_ATTRIBUTES - {attr.TASK_ID, *attr.TIME_INPUTS})
+    tasks = [{"taskId": f"t{n}", **{name: [1] for name in names}} for n in range(1000)]
+    few, many = ({"tasks": tasks[:number]} for number in (1, 1000))
+    (first,) = caller.ask("POST", "/v1/tasks/bulk", few)["results"]
+    assert len(first["errors"]) > 30
+    answered = caller.send("POST", "/v1/tasks/bulk", many)
+    assert len(answered.response["body"]) <= limits.MAX_CHARACTERS
+    results = read(answered)["results"]
+    assert [(one["position"], len(one["errors"])) for one in results] == [(n, 1) for n in range(1000)]
 
 
 def test_a_dry_run_changes_nothing_and_counts_all_and_a_bucket_is_cancelled_bit_by_bit(caller: Caller) -> None:
