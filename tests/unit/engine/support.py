@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import wraps
 from typing import Any, NoReturn
 
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
@@ -19,6 +20,7 @@ from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id
+from dynatick.engine.invocation import Execution
 from dynatick.engine.ports import ActionContext, Cancelled, Entry, Page, ScanPage, StoreFailure
 from dynatick.engine.processor import Invoked
 from dynatick.engine.rules import Rules
@@ -354,38 +356,54 @@ def raises(error: BaseException) -> Callable[..., NoReturn]:
 
 
 class PacedClock(FakeClock):
-    """A clock that goes no faster than the coordinator (the thread that is none of the product's) reads it.
+    """A clock that goes no faster than the coordinator (the thread that is none of the product's) goes round.
 
-    ``step``: by how much each of those reads puts it forward. Where an invocation waits for time to pass while a task
+    ``step``: by how much each of its reads puts it forward. Where an invocation waits for time to pass while a task
     runs, nothing else would end the wait.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._reads = 0
-        self._was_read = threading.Condition()
+        self._rounds = 0
+        self._went_round = threading.Condition()
         self.step = timedelta()
 
     def __call__(self) -> datetime:
-        if self._is_read_by_coordinator():
-            with self._was_read:
-                self._reads += 1
-                self._was_read.notify_all()
+        if self._is_asked_by_coordinator():
             self.forward(seconds=self.step.total_seconds())
         return super().__call__()
 
     def takes(self, **delta: float) -> None:
-        """Puts it forward. Any other thread waits until the coordinator has seen that."""
+        """Puts it forward. Any other thread waits until the coordinator has seen that, and has handled what came
+        before."""
         self.forward(**delta)
-        if self._is_read_by_coordinator():
+        if self._is_asked_by_coordinator():
             return
-        with self._was_read:
-            enough = self._reads + 4  # it has gone round, and has handled what came before
-            assert self._was_read.wait_for(lambda: self._reads >= enough, timeout=60)
+        with self._went_round:
+            enough = self._rounds + 2  # the round that is under way may have begun before
+            assert self._went_round.wait_for(lambda: self._rounds >= enough, timeout=LONG)
+
+    def has_gone_round(self) -> None:
+        with self._went_round:
+            self._rounds += 1
+            self._went_round.notify_all()
 
     @staticmethod
-    def _is_read_by_coordinator() -> bool:
+    def _is_asked_by_coordinator() -> bool:
         return not threading.current_thread().name.startswith("dynatick-")
+
+
+_handle_events = Execution.handle_events
+
+
+@wraps(_handle_events)
+def _tell_clock(execution: Execution, *arguments: Any, **settings: Any) -> None:
+    _handle_events(execution, *arguments, **settings)
+    if isinstance(execution.services.clock, PacedClock):
+        execution.services.clock.has_gone_round()
+
+
+Execution.handle_events = _tell_clock  # type: ignore[method-assign]
 
 
 def takes(w: World, **delta: float) -> Callable[[Task, ActionContext], None]:

@@ -372,24 +372,28 @@ def test_a_pack_with_deferred_members_goes_on_if_another_one_takes_so_long() -> 
     clock = PacedClock()
     w = World(clock=clock, rules=Rules(threads=2), life=timedelta(minutes=14))
     pack_id = put_pack(w, [{}] * 10)
-    others = [f"news/{n:09}" for n in range(1, 10)]
-    was_deferred, went_on = threading.Event(), threading.Event()
+    others = [f"news/{n:09}" for n in range(2, 10)]
+    was_reported, went_on = threading.Event(), threading.Event()
 
     def limited(*_: Any) -> None:
         if clock() < NOON + timedelta(seconds=90):
-            was_deferred.set()
             raise RateLimited(90, defer=True)
-        went_on.set()
+
+    def follows(*_: Any) -> None:
+        """Runs in the thread of the one before, which has reported that it is deferred."""
+        (was_reported if clock() < NOON + timedelta(seconds=90) else went_on).set()
 
     def takes_long(*_: Any) -> None:
-        was_deferred.wait(LONG)
+        assert was_reported.wait(LONG)
         clock.takes(seconds=1)
         clock.takes(minutes=5)
         assert went_on.wait(LONG)
 
-    w.behave(limited, *others)
     w.behave(takes_long, "news/000000000")
+    w.behave(limited, "news/000000001")
+    w.behave(follows, *others)
     report = passed(w.tick())
+    assert w.actions.ran.count(("news/000000001", 1, 1)) == 2
     assert (report.completed, report.retried, w.outcome(pack_id)) == (10, 0, "completed")
 
 
