@@ -11,6 +11,7 @@ from typing import Any
 
 from dynatick import observability, tracing, wiring
 from dynatick.errors import ConfigurationError
+from dynatick.whole_lines import whole_lines
 
 logger, metrics = observability.create()
 MAX_FLUSH_SECONDS = 2.0
@@ -35,7 +36,8 @@ def run(event: dict[str, Any], context: Any) -> None:
 def handler(event: dict[str, Any], context: Any) -> None:
     """Handles the event. Ends the process if a task still runs then."""
     try:
-        run(event, context)
+        with whole_lines():  # of handlers, which print beside the log and the metrics
+            run(event, context)
     finally:
         if processor.running:
             end_process()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -65,6 +66,25 @@ def test_spans_are_exported_once_all_is_recorded_with_time_to_spare(
     monkeypatch.setattr(app.tracing, "flush", lambda seconds: flushed.append((seconds, w.store.get("t")["status"])))
     app.handler(EVENT, context(60))
     assert flushed == [(2.0, "completed")]
+
+
+def test_what_a_handler_prints_has_no_record_of_the_log_in_the_midst_of_its_line(
+    app: ModuleType, w: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w.insert("t", at=bucket_at(1))
+    w.clock.forward(minutes=1, seconds=1)
+
+    def prints(task: Task, context: ActionContext) -> None:
+        sys.stdout.write("To ada")
+        record = threading.Thread(target=sys.stdout.write, args=('{"action": "x"}\n',))
+        record.start()
+        record.join()
+        sys.stdout.write("\n")
+
+    w.behave(prints, "t")
+    app.handler(EVENT, context(60))
+    lines = capsys.readouterr().out.splitlines()
+    assert {"To ada", '{"action": "x"}'} < {*lines}
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""Whole lines on the standard output of a process with threads.
+
+``print`` writes a text and its end in two steps. What another thread writes between them, a record of the log or a
+metric, would be in the midst of that line, and neither could be read.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import TextIOBase
+from typing import IO
+
+
+class WholeLines(TextIOBase):
+    """Passes on what a thread writes once its line has ended, or it flushes.
+
+    It takes no lock, so that a child which a handler forks never waits for one.
+    """
+
+    def __init__(self, output: IO[str]) -> None:
+        self._output = output
+        self._begun: dict[threading.Thread, str] = {}  # lines that have not ended
+
+    def write(self, text: str) -> int:
+        thread = threading.current_thread()
+        whole, end, rest = (self._begun.pop(thread, "") + text).rpartition("\n")
+        if rest:
+            self._begun[thread] = rest
+        if end:
+            self._output.write(whole + end)
+        return len(text)
+
+    def flush(self) -> None:
+        if begun := self._begun.pop(threading.current_thread(), ""):
+            self._output.write(begun)
+        self._output.flush()
+
+    def end_lines(self) -> None:
+        """Writes what all threads have begun."""
+        for thread in [*self._begun]:
+            if begun := self._begun.pop(thread, ""):
+                self._output.write(begun + "\n")
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._output.fileno()
+
+    def isatty(self) -> bool:
+        return self._output.isatty()
+
+
+@contextmanager
+def whole_lines() -> Iterator[None]:
+    """Within it, what is printed comes in whole lines. What no line has ended is written at the end."""
+    lines = WholeLines(sys.stdout)
+    with redirect_stdout(lines):
+        try:
+            yield
+        finally:
+            lines.end_lines()

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from threading import Thread
+
+import pytest
+
+from dynatick.whole_lines import WholeLines, whole_lines
+
+
+def in_thread(*texts: str) -> None:
+    """Another thread writes them one by one."""
+    thread = Thread(target=lambda: [sys.stdout.write(text) for text in texts])
+    thread.start()
+    thread.join()
+
+
+def test_no_thread_writes_within_the_line_of_another(capsys: pytest.CaptureFixture[str]) -> None:
+    with whole_lines():
+        sys.stdout.write("To")
+        sys.stdout.write(" ada")
+        in_thread('{"action": ', '"x"}\n', "begun")
+        sys.stdout.write("\n")
+        in_thread("a\nb\n")
+    assert capsys.readouterr().out == '{"action": "x"}\nTo ada\na\nb\nbegun\n'
+
+
+def test_what_is_flushed_is_written_though_its_line_has_not_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with whole_lines():
+        sys.stdout.write("so far")
+        sys.stdout.flush()
+        assert capsys.readouterr().out == "so far"
+        sys.stdout.write(", so good\n")
+        sys.stdout.flush()
+    assert capsys.readouterr().out == ", so good\n"
+
+
+def test_what_an_error_ends_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError), whole_lines():
+        sys.stdout.write("before")
+        raise KeyError
+    assert capsys.readouterr().out == "before\n"
+
+
+def test_it_is_the_output_for_those_who_ask() -> None:
+    lines = WholeLines(StringIO())
+    assert (lines.writable(), lines.isatty(), lines.write("abc")) == (True, False, 3)
+    with pytest.raises(OSError):
+        lines.fileno()
