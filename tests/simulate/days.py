@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from proof.replay import refusal_of
-from proof.windows import Report, judge
+from proof.windows import Report, Ticks, judge
 from tests.model.batch_oracle import BatchOracle
 from tests.model.completion import complete_all, complete_schedules
 from tests.model.expected_task import MARGIN, Execution, ExpectedTask
@@ -117,7 +117,8 @@ class Due:
 
 @dataclass(frozen=True, kw_only=True)
 class DaysRun:
-    """How some days went. ``inserted``: what, and how many; ``outages``: of each kind, their number and minutes."""
+    """How some days went. ``inserted``: what, and how many; ``outages``: of each kind, their number and minutes;
+    ``events``: that the replay accepted, None if not all."""
 
     days: float
     inserted: Counter[str]
@@ -127,7 +128,7 @@ class DaysRun:
     killed: int
     outages: Mapping[str, Sequence[int]]
     windows: Report
-    events: int
+    events: int | None
     problems: Sequence[str]
     cpu_seconds: float
 
@@ -180,7 +181,7 @@ class _Days:
             killed=self.killed,
             outages=self.outages,
             windows=windows,
-            events=len(events),
+            events=None if refused or self.oracle.violations else len(events),
             problems=problems,
             cpu_seconds=time.process_time() - began,
         )
@@ -434,9 +435,9 @@ class _Days:
         yield {"e": "windows", "skew": MARGIN, "late": LATE, "read": read}
         yield from ({"e": "tick", "at": at} for at in self.ticks)
         yield from ({"e": "outage", "at": begin, "until": end} for begin, end in self.cut_off)
+        whole = Ticks(self.ticks, self.cut_off, LATE)
         for begin, end in self.packs_cut_off:  # a tick gives its members rows of their own, and the next one runs them
-            following = next((at for at in self.ticks if at >= end), read)
-            yield {"e": "outage", "at": begin, "until": following + 1.0}
+            yield {"e": "outage", "at": begin, "until": min(whole.of(end), read) + 1.0}
         for due in self.due:
             may = due.may or due.since == math.inf
             yield {"e": "due", "of": due.of, "at": due.at, "since": due.since, "may": may}

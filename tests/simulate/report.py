@@ -212,7 +212,7 @@ def days(found: DaysRun) -> str:
         ("outages", "; ".join(outages)),
         ("processes that were killed", f"{found.killed:,}"),
         ("executions", f"{found.executions:,}"),
-        ("events that the replay accepted", f"{found.events:,}" if not found.problems else "not all"),
+        ("events that the replay accepted", "not all" if found.events is None else f"{found.events:,}"),
         ("wrong", f"{len(found.problems):,}"),
         ("CPU, s", f"{found.cpu_seconds:.0f}"),
     ]

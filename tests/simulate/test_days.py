@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from proof.windows import Report
+from proof.windows import Report, judge
 from tests.simulate import __main__ as command
 from tests.simulate import days as days_module
 from tests.simulate import report
@@ -24,7 +24,7 @@ def test_hours_with_an_outage_and_a_deployment() -> None:
     assert run.windows.needed > 10 < run.inserted["occurrences"]
     assert run.executions >= run.windows.runs > 30
     assert run.ticks > 30
-    assert run.events > 1000
+    assert run.events is not None and run.events > 1000
 
 
 def test_a_seed_repeats_the_days_and_another_does_not() -> None:
@@ -46,6 +46,19 @@ def test_ticks_that_come_and_do_nothing_are_found_by_the_windows(monkeypatch: py
     assert any("after its window" in problem for problem in run.problems)
 
 
+def test_members_of_a_pack_that_was_cut_off_run_a_tick_after_the_one_that_recovers_it() -> None:
+    """Which is not one that is cut off itself."""
+    days = days_module._Days(HOURS, seed=1)
+    days.ticks = [300.3, 600.3, 900.3, 1200.3]
+    days.cut_off, days.packs_cut_off = [(300.3, 430.3), (600.3, 730.3)], [(300.3, 430.3)]
+    days.due = [days_module.Due(of="batch/0", at=64.0, since=300.0)]
+    began = {"e": "execution", "of": "batch/0", "key": "batch/0#1", "at": 1200.5, "done": True}
+    assert judge([*days._account(3600.0), began]).problems == []
+    assert judge([*days._account(3600.0), {**began, "at": 1300.5}]).late
+    days.cut_off.pop()
+    assert judge([*days._account(3600.0), began]).late
+
+
 def test_days_are_shown_and_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--of", "days", "--days", str(HOURS / 2), "--seed", "3", "--write"]) == 0
     printed, written = capsys.readouterr().out, page.read_text(encoding="utf-8")
@@ -59,7 +72,7 @@ def test_days_are_shown_and_written(page: Path, capsys: pytest.CaptureFixture[st
 def test_outages_and_problems_are_in_the_table() -> None:
     run = days_module.DaysRun(
         days=1.0, inserted=days_module.Counter(tasks=7), executions=8, ticks=9, deployments=2, killed=1,
-        outages={TABLE_DOWN: [30, 60], PAUSED: []}, windows=Report(), events=5, problems=["lost"], cpu_seconds=1.2,
+        outages={TABLE_DOWN: [30, 60], PAUSED: []}, windows=Report(), events=None, problems=["lost"], cpu_seconds=1.2,
     )  # fmt: skip
     table = report.days(run)
     assert "| outages | table down: 2, 1.5 h in all; paused: 0, 0.0 h in all |" in table
