@@ -16,6 +16,7 @@ from tests.e2e.support import eventually
 from dynatick_stack import processes
 
 DYNATICK = (sys.executable, "-m", "dynatick.cli")
+SHOWN = 4000  # characters, of what a program printed last
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
@@ -76,7 +77,7 @@ class Running:
             found[:] = re.finditer(pattern, self.output, re.MULTILINE)
             return bool(found) or self.process.poll() is not None
 
-        eventually(is_there, within=within, what=lambda: f"{pattern}\n{self.output}")
+        eventually(is_there, within=within, what=lambda: f"{pattern}\n[…]{self.output[-SHOWN:]}")
         assert found, self.output
         return found[0]
 
