@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from io import TextIOBase
-from typing import IO
+from typing import Any, TextIO, cast
 
 
-class WholeLines(TextIOBase):
-    """Passes on what a thread writes once its line has ended, or it flushes.
+class WholeLines:
+    """Passes on what a thread writes once its line has ended, or it flushes. All else is done by the output itself.
 
     It takes no lock, so that a child which a handler forks never waits for one.
     """
 
-    def __init__(self, output: IO[str]) -> None:
+    def __init__(self, output: TextIO) -> None:
         self._output = output
         self._begun: dict[threading.Thread, str] = {}  # lines that have not ended
 
@@ -33,6 +32,9 @@ class WholeLines(TextIOBase):
             self._output.write(whole + end)
         return len(text)
 
+    def writelines(self, texts: Iterable[str]) -> None:
+        self.write("".join(texts))
+
     def flush(self) -> None:
         if begun := self._begun.pop(threading.current_thread(), ""):
             self._output.write(begun)
@@ -44,21 +46,15 @@ class WholeLines(TextIOBase):
             if begun := self._begun.pop(thread, ""):
                 self._output.write(begun + "\n")
 
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._output.fileno()
-
-    def isatty(self) -> bool:
-        return self._output.isatty()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
 
 
 @contextmanager
 def whole_lines() -> Iterator[None]:
     """Within it, what is printed comes in whole lines. What no line has ended is written at the end."""
     lines = WholeLines(sys.stdout)
-    with redirect_stdout(lines):
+    with redirect_stdout(cast(TextIO, lines)):
         try:
             yield
         finally:

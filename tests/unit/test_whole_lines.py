@@ -1,12 +1,12 @@
 from __future__ import annotations
 
+import subprocess
 import sys
-from io import StringIO
 from threading import Thread
 
 import pytest
 
-from dynatick.whole_lines import WholeLines, whole_lines
+from dynatick.whole_lines import whole_lines
 
 
 def in_thread(*texts: str) -> None:
@@ -43,8 +43,14 @@ def test_what_an_error_ends_is_written(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "before\n"
 
 
-def test_it_is_the_output_for_those_who_ask() -> None:
-    lines = WholeLines(StringIO())
-    assert (lines.writable(), lines.isatty(), lines.write("abc")) == (True, False, 3)
-    with pytest.raises(OSError):
-        lines.fileno()
+def test_all_else_is_as_before(capfd: pytest.CaptureFixture[str]) -> None:
+    before = sys.stdout
+    with whole_lines():
+        assert (sys.stdout.encoding, sys.stdout.isatty(), sys.stdout.writable()) == (before.encoding, False, True)
+        sys.stdout.writelines(["a", "b\n"])
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"c\n")
+        sys.stdout.flush()
+        subprocess.run(["echo", "d"], stdout=sys.stdout, check=True)
+    assert sys.stdout is before
+    assert capfd.readouterr().out == "ab\nc\nd\n"
