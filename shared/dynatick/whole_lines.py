@@ -52,7 +52,14 @@ class WholeLines:
 
 @contextmanager
 def whole_lines() -> Iterator[None]:
-    """Within it, what is printed comes in whole lines. What no line has ended is written at the end."""
+    """Within it, what is printed comes in whole lines. What no line has ended is written at the end.
+
+    Within another one it changes nothing: a simulation begins invocations before others have ended, or ends them not.
+    """
+    output: object = sys.stdout
+    if isinstance(output, WholeLines):
+        yield
+        return
     lines = WholeLines(sys.stdout)
     with redirect_stdout(cast(TextIO, lines)):
         try:

@@ -43,6 +43,17 @@ def test_what_an_error_ends_is_written(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "before\n"
 
 
+def test_invocations_that_a_simulation_never_ends_do_not_pile_up(capsys: pytest.CaptureFixture[str]) -> None:
+    before, unended = sys.stdout, [whole_lines() for _ in range(2000)]
+    for one in unended:
+        one.__enter__()
+    sys.stdout.write("a\n")
+    assert capsys.readouterr().out == "a\n"
+    for one in unended:  # the first one that began ends first
+        one.__exit__(None, None, None)
+    assert sys.stdout is before
+
+
 def test_all_else_is_as_before(capfd: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout
     with whole_lines():
