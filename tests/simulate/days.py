@@ -34,12 +34,13 @@ from tests.model.tables import in_memory
 from tests.sandbox.limits import broken
 
 from dynatick.client import TaskClient
+from dynatick.domain import attributes as attr
 from dynatick.domain.batches import then_id
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.task import Row, Task, is_own_row
+from dynatick.domain.task import Row, Status, Task, is_own_row
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import DynatickError, StoreError, TaskExists
 
@@ -51,7 +52,6 @@ REPLACED = 15 * 60.0  # seconds after which a schedule is in a bucket of the tic
 PRUNED = 360  # minutes, after which the oracle does not compare with what has ended before
 ENDED = 2 * 3600.0  # seconds
 LAST_RUN = 12  # minutes before the end
-LATEST = 200  # executions, among which are those of a process that is killed
 STRICT, LOOSE = ("tenant=1", "host=2:30/m"), ("tenant=2", "host=4:60/m")
 KEYS = ("tenant:a", "tenant:a", "tenant:b", "host:x")
 SCRIPTS = (
@@ -78,16 +78,19 @@ OUTAGES = {TABLE_DOWN: (1, 40), NO_TICKS: (3, 300), PAUSED: (5, 120)}  # minutes
 class DaysOracle(BatchOracle):
     """Tasks and schedules are those with a number; the others are batches, their packs, members and followers.
 
-    ``numbered``: their numbers.
+    ``numbered``: their numbers; ``pack_holders``: processes that have claimed a pack.
     """
 
     numbered: set[int] = field(default_factory=set)
+    pack_holders: set[object] = field(default_factory=set)
 
     def task_of(self, row: Row) -> ExpectedTask:
         return Oracle.task_of(self, row) if "expected" in row else super().task_of(row)
 
     def observe(self, by: object, effect: Effect) -> None:
         row = effect.new or effect.old or {}
+        if attr.PACK in row and row.get(attr.STATUS) == Status.RUNNING:
+            self.pack_holders.add(by)
         numbered = "expected" in row or (is_own_row(effect.task_id) and "#pack#" not in effect.task_id)
         (Oracle if numbered else BatchOracle).observe(self, by, effect)
 
@@ -107,11 +110,12 @@ class DaysOracle(BatchOracle):
 
 @dataclass(kw_only=True)
 class Due:
-    """A run that is due. ``since``: when its tick may come first, once its insert was answered."""
+    """A run that is due. ``answered``: when its insert was; ``since``: when its tick may come first, if known."""
 
     of: str
     at: float
-    since: float = math.inf
+    answered: float = math.inf
+    since: float | None = None
     may: bool = False
 
 
@@ -278,8 +282,7 @@ class _Days:
             self.killed += 1
             end = process.ends if process.ends < math.inf else self.simulation.now
             self.cut_off.append((process.began, end + 10.0))
-            latest = [*self.oracle.executions.values()][-LATEST:]
-            if any(one.process is process and one.task.number not in self.oracle.numbered for one in latest):
+            if process in self.oracle.pack_holders:
                 self.packs_cut_off.append((process.began, end + 10.0))
 
     # -- what is inserted ----------------------------------------------------------------------------------------------
@@ -397,12 +400,7 @@ class _Days:
         self.simulation.at(self.simulation.now + (5.0 if plan == QUIET else 70.0), check)
 
     def _answered(self, due: Due) -> None:
-        """Its tick is one of those that were in force when it got its bucket: the slowest that its inserter knew."""
-        now = self.simulation.now
-        known = [n for n, (since, _) in enumerate(self.intervals) if since <= now - CACHED]
-        minutes = max(interval for _, interval in self.intervals[known[-1] if known else 0 :])
-        start = self.simulation.start.timestamp()
-        due.since = math.ceil((start + max(due.at, now + 5.0)) / (60 * minutes)) * 60 * minutes - start
+        due.answered = self.simulation.now
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -438,9 +436,10 @@ class _Days:
         whole = Ticks(self.ticks, self.cut_off, LATE)
         for begin, end in self.packs_cut_off:  # a tick gives its members rows of their own, and the next one runs them
             yield {"e": "outage", "at": begin, "until": min(whole.of(end), read) + 1.0}
+        known = [whole.of(since) + CACHED for since, _ in self.intervals]
         for due in self.due:
-            may = due.may or due.since == math.inf
-            yield {"e": "due", "of": due.of, "at": due.at, "since": due.since, "may": may}
+            since = self._since(due, known) if due.since is None else due.since
+            yield {"e": "due", "of": due.of, "at": due.at, "since": since, "may": due.may or since == math.inf}
         schedules = {id(task): number for (number, _), task in self.oracle.occurrences.items()}
         for one in self.oracle.executions.values():
             number = schedules.get(id(one.task))
@@ -454,6 +453,16 @@ class _Days:
                 "done": one.result == "ok",
                 "cut": cut,
             }
+
+    def _since(self, due: Due, known: Sequence[float]) -> float:
+        """When its tick may come first. It is one of those that were in force when it got its bucket: the slowest that
+        its inserter may have gone by. ``known``: when each client knows of an interval, which a tick writes down."""
+        if due.answered == math.inf:
+            return math.inf
+        last = max((n for n, at in enumerate(known) if at <= due.answered), default=0)
+        minutes = max(minutes for since, minutes in self.intervals[last:] if since <= due.answered)
+        start = self.simulation.start.timestamp()
+        return math.ceil((start + max(due.at, due.answered + 5.0)) / (60 * minutes)) * 60 * minutes - start
 
     def _cut_off(self, one: Execution) -> str | None:
         """What may have kept its outcome from being recorded."""

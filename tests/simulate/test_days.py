@@ -59,6 +59,17 @@ def test_members_of_a_pack_that_was_cut_off_run_a_tick_after_the_one_that_recove
     assert judge([*days._account(3600.0), began]).late
 
 
+def test_a_client_may_go_by_an_interval_until_a_tick_has_written_down_the_next_one() -> None:
+    days = days_module._Days(HOURS, seed=1)
+    days.intervals = [(0.0, 5), (610.0, 1)]
+    days.ticks = [900.3, 960.3]  # none came in the minutes before
+    known = days_module.CACHED + 900.3
+    for answered, since in ((700.0, 900.0), (known - 1, 1200.0), (known + 1, 1080.0), (math.inf, math.inf)):
+        days.due = [days_module.Due(of="a", at=100.0, answered=answered)]
+        (due,) = (event for event in days._account(3600.0) if event["e"] == "due")
+        assert (due["since"], due["may"]) == (since, answered == math.inf)
+
+
 def test_days_are_shown_and_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--of", "days", "--days", str(HOURS / 2), "--seed", "3", "--write"]) == 0
     printed, written = capsys.readouterr().out, page.read_text(encoding="utf-8")
