@@ -8,6 +8,7 @@ import pytest
 from tests.builders import key_of
 from tests.e2e.support import STREAM_SECONDS, TICK_SECONDS, DeployedStack, bucket, deployed, eventually, iso, now, room
 
+from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of
 
 pytestmark = pytest.mark.long
@@ -26,15 +27,17 @@ def test_no_task_is_orphaned(tmp_path: Path) -> None:
         room(25)
         due = iso(90)  # with time enough to redeploy twice
         assert {one.shard for one in put(world, "one", due)} == {0}
-        client = {"action": "webhook", "payload": {"url": f"{world.receiver.url}/"}, "task_date_time": bucket(2)}
-        world.client.insert("client-one", **client)
+        unaware = TaskClient(world.client.store, settings_ttl_seconds=1e9)
+        webhook = {"action": "webhook", "payload": {"url": f"{world.receiver.url}/"}}
+        unaware.insert("client-one", task_date_time=bucket(2), **webhook)
 
         world.stack.redeploy(TickMinutes=3, ShardCount=4)
         four = put(world, "four", due)
         assert {one.shard for one in four} == {0, 1, 2, 3}
         assert {one.minute % 3 for one in four} == {0}
         # A client that has not heard of it yet writes a complete row on the old grid.
-        assert world.client.insert("client-four", **client).bucket == client["task_date_time"]
+        of_old_grid = next(name for name in (bucket(2), bucket(3)) if Bucket.parse(name).minute % 3)
+        assert unaware.insert("client-four", task_date_time=of_old_grid, **webhook).bucket == of_old_grid
 
         world.stack.redeploy(TickMinutes=1, ShardCount=2)
         assert {one.shard for one in put(world, "two", due)} == {0, 1}
