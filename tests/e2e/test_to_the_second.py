@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.e2e.support import TICK_SECONDS, deployed, instant, iso, now, room
+from tests.e2e.support import TICK_SECONDS, deployed, eventually, instant, iso, now, room
 
 from dynatick.domain.instants import format_instant
 
@@ -25,7 +25,8 @@ def test_tasks_begin_at_their_second(tmp_path: Path) -> None:
         for task_id, at in due.items():
             world.put_webhook(task_id, dueAt=format_instant(at))
         world.put_webhook("at-once")
-        world.put_webhook("cancelled", dueAt=iso(12))
+        would_begin = now() + timedelta(seconds=40)
+        world.put_webhook("cancelled", dueAt=format_instant(would_begin))
         world.put_webhook("again", "/fails", dueAt=iso(5), retryPolicy={"minBackoffSeconds": 4, "maxBackoffSeconds": 4})
         world.put_webhook("edited", dueAt="2036-12-31T12:00:00Z")
         world.settled("cancelled")
@@ -39,4 +40,5 @@ def test_tasks_begin_at_their_second(tmp_path: Path) -> None:
             assert started - at < LATE
             assert ended[task_id]["taskDateTime"] > format_instant(started)[:16].replace("T", "#")
         assert instant(ended["at-once"]["startedAt"]) - began < LATE
+        eventually(lambda: now() > would_begin + timedelta(seconds=2), within=60)
         assert world.runs("cancelled") == []
