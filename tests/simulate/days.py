@@ -78,19 +78,19 @@ OUTAGES = {TABLE_DOWN: (1, 40), NO_TICKS: (3, 300), PAUSED: (5, 120)}  # minutes
 class DaysOracle(BatchOracle):
     """Tasks and schedules are those with a number; the others are batches, their packs, members and followers.
 
-    ``numbered``: their numbers; ``pack_holders``: processes that have claimed a pack.
+    ``numbered``: their numbers; ``holders``: processes that have claimed a pack or an occurrence.
     """
 
     numbered: set[int] = field(default_factory=set)
-    pack_holders: set[object] = field(default_factory=set)
+    holders: set[object] = field(default_factory=set)
 
     def task_of(self, row: Row) -> ExpectedTask:
         return Oracle.task_of(self, row) if "expected" in row else super().task_of(row)
 
     def observe(self, by: object, effect: Effect) -> None:
         row = effect.new or effect.old or {}
-        if attr.PACK in row and row.get(attr.STATUS) == Status.RUNNING:
-            self.pack_holders.add(by)
+        if row.get(attr.STATUS) == Status.RUNNING and row.keys() & {attr.PACK, attr.SCHEDULE_ID}:
+            self.holders.add(by)
         numbered = "expected" in row or (is_own_row(effect.task_id) and "#pack#" not in effect.task_id)
         (Oracle if numbered else BatchOracle).observe(self, by, effect)
 
@@ -156,7 +156,7 @@ class _Days:
         self.due: list[Due] = []
         self.ticks: list[float] = []
         self.cut_off: list[tuple[float, float]] = []  # times in which a tick need not have begun what was due
-        self.packs_cut_off: list[tuple[float, float]] = []  # of those that ran a pack
+        self.holders_cut_off: list[tuple[float, float]] = []  # of those that held a pack or an occurrence
         self.table_down: list[tuple[float, float]] = []
         self.intervals: list[tuple[float, int]] = []  # since when which TickMinutes are in force
         self.outages = {kind: list[int]() for kind in OUTAGES}
@@ -282,8 +282,8 @@ class _Days:
             self.killed += 1
             end = process.ends if process.ends < math.inf else self.simulation.now
             self.cut_off.append((process.began, end + 10.0))
-            if process in self.oracle.pack_holders:
-                self.packs_cut_off.append((process.began, end + 10.0))
+            if process in self.oracle.holders:
+                self.holders_cut_off.append((process.began, end + 10.0))
 
     # -- what is inserted ----------------------------------------------------------------------------------------------
 
@@ -434,7 +434,9 @@ class _Days:
         yield from ({"e": "tick", "at": at} for at in self.ticks)
         yield from ({"e": "outage", "at": begin, "until": end} for begin, end in self.cut_off)
         whole = Ticks(self.ticks, self.cut_off, LATE)
-        for begin, end in self.packs_cut_off:  # a tick gives its members rows of their own, and the next one runs them
+        # A tick gives the members of a pack rows of their own, and the next one runs them. Of the occurrences of an
+        # outage, which are in a bucket each, a tick recovers only so many.
+        for begin, end in self.holders_cut_off:
             yield {"e": "outage", "at": begin, "until": min(whole.of(end), read) + 1.0}
         known = [whole.of(since) + CACHED for since, _ in self.intervals]
         for due in self.due:

@@ -50,7 +50,7 @@ def test_members_of_a_pack_that_was_cut_off_run_a_tick_after_the_one_that_recove
     """Which is not one that is cut off itself."""
     days = days_module._Days(HOURS, seed=1)
     days.ticks = [300.3, 600.3, 900.3, 1200.3]
-    days.cut_off, days.packs_cut_off = [(300.3, 430.3), (600.3, 730.3)], [(300.3, 430.3)]
+    days.cut_off, days.holders_cut_off = [(300.3, 430.3), (600.3, 730.3)], [(300.3, 430.3)]
     days.due = [days_module.Due(of="batch/0", at=64.0, since=300.0)]
     began = {"e": "execution", "of": "batch/0", "key": "batch/0#1", "at": 1200.5, "done": True}
     assert judge([*days._account(3600.0), began]).problems == []
