@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 from tests.builders import FakeClock
 from tests.unit.engine.support import World, world
 
 from dynatick.engine import invocation
-from dynatick.engine.invocation import Execution
+from dynatick.engine.invocation import Execution, PauseWatch
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,19 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
     monkeypatch.setattr(logger, "handlers", [*logger.handlers, handler])
     monkeypatch.setattr(logger, "level", logger.level)
     return records
+
+
+@pytest.fixture
+def watches(monkeypatch: pytest.MonkeyPatch) -> list[PauseWatch]:
+    """Those of the invocations so far."""
+    made, init = list[PauseWatch](), PauseWatch.__init__
+
+    def noted(self: PauseWatch, *arguments: Any, **settings: Any) -> None:
+        init(self, *arguments, **settings)
+        made.append(self)
+
+    monkeypatch.setattr(PauseWatch, "__init__", noted)
+    return made
 
 
 @pytest.fixture

@@ -359,7 +359,7 @@ class PacedClock(FakeClock):
     """A clock that goes no faster than the coordinator (the thread that is none of the product's) goes round.
 
     ``step``: by how much each of its reads puts it forward. Where an invocation waits for time to pass while a task
-    runs, nothing else would end the wait.
+    runs, nothing else would end the wait. ``is_answered``: other services answer what they are asked.
     """
 
     def __init__(self) -> None:
@@ -367,6 +367,7 @@ class PacedClock(FakeClock):
         self._rounds = 0
         self._went_round = threading.Condition()
         self.step = timedelta()
+        self.is_answered = True
 
     def __call__(self) -> datetime:
         if self._is_asked_by_coordinator():
@@ -374,8 +375,8 @@ class PacedClock(FakeClock):
         return super().__call__()
 
     def takes(self, **delta: float) -> None:
-        """Puts it forward. Any other thread waits until the coordinator has seen that, and has handled what came
-        before."""
+        """Puts it forward. Any other thread waits until the coordinator has seen that, has handled what came before,
+        and waits for no answer of another service."""
         self.forward(**delta)
         if self._is_asked_by_coordinator():
             return
@@ -399,8 +400,9 @@ _handle_events = Execution.handle_events
 @wraps(_handle_events)
 def _tell_clock(execution: Execution, *arguments: Any, **settings: Any) -> None:
     _handle_events(execution, *arguments, **settings)
-    if isinstance(execution.services.clock, PacedClock):
-        execution.services.clock.has_gone_round()
+    clock, calls = execution.services.clock, (execution.letters, execution.wake_ups, execution.starts)
+    if isinstance(clock, PacedClock) and not (clock.is_answered and any(one.under_way for one in calls)):
+        clock.has_gone_round()
 
 
 Execution.handle_events = _tell_clock  # type: ignore[method-assign]

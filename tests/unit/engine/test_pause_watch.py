@@ -161,7 +161,9 @@ def test_in_one_thread_too_nothing_begins_ten_seconds_later() -> None:
     assert report.completed == len(began) < 6
 
 
-def test_a_short_invocation_reads_the_settings_once_and_a_long_one_every_five_seconds() -> None:
+def test_a_short_invocation_reads_the_settings_once_and_a_long_one_every_five_seconds(
+    watches: list[PauseWatch],
+) -> None:
     w = with_tasks(ORDERS[0], world(clock=PacedClock(), rules=Rules(threads=1)))
     w.insert("later", at=bucket_at(9))
     began = w.clock()
@@ -171,7 +173,12 @@ def test_a_short_invocation_reads_the_settings_once_and_a_long_one_every_five_se
     assert w.rigged.reads.count(SETTINGS_ID) == 1, w.clock() - began
     w.clock.to(NOON + timedelta(minutes=9, milliseconds=200))
     w.insert(*ids(10, "long"), at=bucket_at(9))
-    w.behave(takes(w, seconds=2), *ids(10, "long"))
+
+    def takes_two_seconds(task: Task, context: ActionContext) -> None:
+        takes(w, seconds=2)(task, context)
+        wait_until(lambda: not watches[-1]._reading.locked())
+
+    w.behave(takes_two_seconds, *ids(10, "long"))
     w.rigged.forget()
     report = report_of(w.handle(PassOrder(tick=NOON_MINUTE + 9).to_event()))
     assert report.completed == 11

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +35,7 @@ from dynatick.domain.pause import LONGEST_WAIT, ActionPause
 from dynatick.domain.row import Due
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
-from dynatick.engine.invocation import PAUSE_CHECK
+from dynatick.engine.invocation import PAUSE_CHECK, PauseWatch
 from dynatick.engine.orders import Order, PassOrder, RecoveryOrder, WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import Precision, Rules
@@ -67,6 +68,13 @@ def resume_now(w: World, action: str = MAIL) -> ActionPause:
     ended = resume_action(w.store, action, now=w.clock())
     assert ended is not None
     return ended
+
+
+def until_known(w: World, watch: PauseWatch, action: str = MAIL, *, paused: bool = True) -> None:
+    """Time goes on, and the invocation learns whether an action is paused."""
+    w.clock.forward(seconds=SOON_KNOWN)
+    watch.is_paused()  # begins to read
+    wait_until(lambda: (action in watch.actions) == paused)
 
 
 def with_tasks(w: World) -> World:
@@ -269,7 +277,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
-def test_what_is_claimed_and_not_begun_is_released_while_others_go_on(order: Order) -> None:
+def test_what_is_claimed_and_not_begun_is_released_while_others_go_on(order: Order, watches: list[PauseWatch]) -> None:
     clock = PacedClock()
     w = with_tasks(world(clock=clock, rules=Rules(threads=1)))
     if isinstance(order, RecoveryOrder):
@@ -282,7 +290,7 @@ def test_what_is_claimed_and_not_begun_is_released_while_others_go_on(order: Ord
         if len(began) > 1:
             return
         pause_now(w)
-        w.clock.forward(seconds=SOON_KNOWN)
+        until_known(w, watches[-1])
         if not isinstance(order, WakeUp):  # it claims no more than there are threads for
             wait_until(lambda: any(is_released(w, task_id) for task_id in MAILS if task_id not in began))
 
@@ -356,15 +364,22 @@ def test_a_process_that_kept_the_settings_learns_of_it_within_seconds(w: World) 
     assert w.ran == OTHERS[:1]
 
 
-def test_what_is_resumed_while_a_pass_works_begins_in_that_pass(w: World) -> None:
+def test_what_is_resumed_while_a_pass_works_begins_in_that_pass(w: World, watches: list[PauseWatch]) -> None:
     with_tasks(w)
     pause_now(w)
+    resumed = threading.Event()
 
     def resumes(task: Task, context: ActionContext) -> None:
         resume_now(w)
-        w.clock.forward(seconds=SOON_KNOWN)
+        resumed.set()
+        until_known(w, watches[-1], paused=False)
+
+    def polls(bucket: Bucket) -> None:
+        if resumed.is_set():
+            wait_until(lambda: MAIL not in watches[-1].actions)
 
     w.behave(resumes, OTHERS[-1])
+    w.rigged.before_poll = polls
     w.first_pass()
     assert sorted(w.ran) == sorted([*MAILS, *OTHERS])
 
@@ -384,15 +399,15 @@ def test_a_pack_waits_as_a_whole(w: World) -> None:
 
 
 @pytest.mark.parametrize("in_one_thread", [False, True])
-def test_members_that_have_not_begun_are_released_with_what_has_completed(in_one_thread: bool) -> None:
+def test_members_that_have_not_begun_are_released_with_what_has_completed(
+    in_one_thread: bool, watches: list[PauseWatch]
+) -> None:
     w = world(rules=Rules(threads=1, in_one_thread=in_one_thread))
     pack_id = put_pack(w, [{"n": n} for n in range(7)], action=MAIL)
 
     def pauses(task: Task, context: ActionContext) -> None:
         pause_now(w)
-        w.clock.forward(seconds=SOON_KNOWN)
-        if not in_one_thread:
-            wait_until(lambda: SETTINGS_ID in w.rigged.reads and w.rigged.reads.count(SETTINGS_ID) > 1)
+        until_known(w, watches[-1])
 
     w.behave(pauses, "news/000000002")
     w.rigged.forget()
@@ -409,7 +424,7 @@ def test_members_that_have_not_begun_are_released_with_what_has_completed(in_one
     assert {attempt for *_, attempt in w.actions.ran} == {1}
 
 
-def test_a_member_that_takes_long_holds_up_nothing_else() -> None:
+def test_a_member_that_takes_long_holds_up_nothing_else(watches: list[PauseWatch]) -> None:
     """Its pack has members that will not begin here: they need no room, and no payloads that could begin instead."""
     w = world(rules=Rules(threads=3))
     for action in "abc":
@@ -421,10 +436,12 @@ def test_a_member_that_takes_long_holds_up_nothing_else() -> None:
 
     def pauses(task: Task, context: ActionContext) -> None:
         pause_now(w, task.action)
-        w.clock.forward(seconds=SOON_KNOWN)
-        reads = w.rigged.reads.count(SETTINGS_ID)
-        wait_until(lambda: w.rigged.reads.count(SETTINGS_ID) > reads)
+        until_known(w, watches[-1], task.action)
 
+    def waits(task: Task, context: ActionContext) -> None:
+        wait_until(lambda: task.action in watches[-1].actions)
+
+    w.behave(waits, *(f"{action}/{n:09}" for action in "ab" for n in range(30)))
     w.behave(takes_long, "a/000000000", "b/000000000")
     w.behave(pauses, "a/000000001", "b/000000001")
     report = w.first_pass(2)
@@ -434,7 +451,7 @@ def test_a_member_that_takes_long_holds_up_nothing_else() -> None:
     assert begun["c"] == 30
 
 
-def test_tasks_with_a_limit_key_let_others_of_the_key_take_their_turn() -> None:
+def test_tasks_with_a_limit_key_let_others_of_the_key_take_their_turn(watches: list[PauseWatch]) -> None:
     w = world(rules=rules_of("host=1", threads=1))
     w.insert(*MAILS, action=MAIL, limitKey="host:a")
     w.insert(*OTHERS, limitKey="host:a")
@@ -445,8 +462,7 @@ def test_tasks_with_a_limit_key_let_others_of_the_key_take_their_turn() -> None:
         began.append(task.task_id)
         if len(began) == 1:
             pause_now(w)
-            w.clock.forward(seconds=SOON_KNOWN)
-            wait_until(lambda: read_pauses(w.store)[1] != {})
+            until_known(w, watches[-1])
 
     w.behave(pauses, *MAILS, *OTHERS)
     w.tick()

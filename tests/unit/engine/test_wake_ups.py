@@ -428,6 +428,8 @@ def test_what_is_due_on_the_tick_begins_with_a_pass_that_starts_on_time() -> Non
 
 
 def test_each_further_run_of_a_schedule_begins_on_time(w: Second) -> None:
+    """In one thread: what a tick plans is read before a schedule moves there."""
+    w.rules = replace(w.rules, in_one_thread=True)
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.put(taskId="t", scheduleExpression="rate(2 minutes)", startDate="2026-12-31T12:03:00Z")
     for minutes in [3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]:  # once by each pass that moves a schedule there

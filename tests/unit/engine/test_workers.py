@@ -217,6 +217,8 @@ def test_what_workers_that_cannot_be_started_leave_undone_the_pass_runs_at_once(
 
 def test_a_start_of_workers_that_has_no_answer_holds_up_only_their_ranges(w: WorldWithWorkers) -> None:
     calls, recorded, done = Silent(), Recorded(w), list[Invoked]()
+    assert isinstance(w.clock, PacedClock)
+    w.clock.is_answered = False
     w.refused = lambda order: "work" in order and calls.block()
     with silence(calls):
         with beside(lambda: done.extend(w.next_tick())):
