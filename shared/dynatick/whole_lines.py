@@ -54,7 +54,7 @@ class WholeLines:
 def whole_lines() -> Iterator[None]:
     """Within it, what is printed comes in whole lines. What no line has ended is written at the end.
 
-    Within another one it changes nothing: a simulation begins invocations before others have ended, or ends them not.
+    Within another one it changes nothing: a simulation begins invocations before others have ended, or never ends them.
     """
     output: object = sys.stdout
     if isinstance(output, WholeLines):

@@ -435,7 +435,7 @@ class _Days:
         yield from ({"e": "outage", "at": begin, "until": end} for begin, end in self.cut_off)
         whole = Ticks(self.ticks, self.cut_off, LATE)
         # A tick gives the members of a pack rows of their own, and the next one runs them. Of the occurrences of an
-        # outage, which are in a bucket each, a tick recovers twenty.
+        # outage, which are in a bucket each, a pass starts the recoveries of twenty.
         for begin, end in self.holders_cut_off:
             yield {"e": "outage", "at": begin, "until": min(whole.of(end), read) + 1.0}
         known = [whole.of(since) + CACHED for since, _ in self.intervals]
