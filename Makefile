@@ -75,7 +75,7 @@ find_python = for p in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long night night-tests check sam up down api e2e faults search soak prove simulate bench lock mutations words site
+.PHONY: help demo test test-long night night-tests check sam up down api e2e faults search soak prove simulate bench lock mutations delays words site
 .PHONY: conformance traces
 .PHONY: docs clean lines setup wheel newcomer test-ui screenshots release-check
 
@@ -129,6 +129,9 @@ conformance: $(VENV)/.ready ## Run contract, integration, faults and a short mod
 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol, and each guard, in turn, and show which test fails for it
 	@$(BIN)/python -m tests.mutations $(if $(RULE),--rule $(RULE))
+
+delays: $(VENV)/.ready ## Delay what the engine's threads do, one KIND after another, and show which tests wait for luck
+	@$(BIN)/python -m tests.delays $(if $(KIND),--kind $(KIND)) $(ARGS)
 
 prove: $(VENV)/.ready ## Check the model of the protocol, and miss each rule in turn, or RULE alone; needs spin and gcc; WRITE=1: into docs/ too
 	@$(BIN)/python -m proof.prove $(if $(RULE),--rule $(RULE)) $(if $(WRITE),--write)
