@@ -26,6 +26,7 @@ class BatchOracle(Oracle):
     members: dict[str, list[ExpectedTask]] = field(default_factory=dict)
     followed: dict[str, int] = field(default_factory=dict)  # how often what follows a batch was inserted
     cancelled: set[str] = field(default_factory=set)  # batches that were cancelled at some time
+    completed: dict[str, int] = field(default_factory=dict)  # batches that ended otherwise: what had followed by then
     known: dict[str, ExpectedTask] = field(default_factory=dict)  # packs, batches, and what follows them, by id
 
     def begin_batch(self, batch_id: str, number: int, **known: object) -> None:
@@ -68,6 +69,8 @@ class BatchOracle(Oracle):
             self._check_dead_letter(self.task_of(new))
         if new.get("outcome") == "cancelled":
             self.cancelled.add(effect.task_id)
+        elif effect.task_id in self.members and is_terminal(new):
+            self.completed[effect.task_id] = self.followed.get(effect.task_id, 0)
         self.task_of(new).began = True
         if effect.shown_late:
             self.task_of(new).unseen = True
@@ -159,7 +162,8 @@ class BatchOracle(Oracle):
                 self.report(f"{task.task_id}: cancelled, and executed")
             elif status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
                 self.report(f"{task.task_id}: {status} at the end")
-        follows = 0 if row is None or row.get("outcome") == "cancelled" else 1
+        # One that was cancelled after a redrive had ended before.
+        follows = self.completed.get(batch_id, 0) if row is None or row.get("outcome") == "cancelled" else 1
         if row is None or not is_terminal(row) or self.followed.get(batch_id, 0) != follows:
             self.report(f"{batch_id}: {row and state_of(row)}, followed {self.followed.get(batch_id, 0)} times")
 

@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.model.faulty_store import FREEZE_BEFORE, KILL_AFTER, KILL_MEANWHILE, LOSE, QUIET, REFUSE, REPEAT, Fault, Plan
+from tests.model.faulty_store import (
+    FREEZE_BEFORE,
+    KILL_AFTER,
+    KILL_BEFORE,
+    KILL_MEANWHILE,
+    LOSE,
+    QUIET,
+    REFUSE,
+    REPEAT,
+    Fault,
+    Plan,
+)
 from tests.model.installation import INDEX_LAG, Tick
-from tests.model.rows import DUE, IN_SHARD, RawRow, When
+from tests.model.rows import DELAY, DUE, DUE_EPOCH, IN_SHARD, RawRow, When
 from tests.model.schedule_machine import ScheduleRow
 from tests.model.steps import Counterexample, Step
 from tests.model.stream import StreamMode
@@ -149,6 +160,16 @@ REGRESSIONS: Mapping[str, Counterexample] = {
         "_dynatick#cursor#1: drained through 2026-12-31#23:39 only",
         [begin(grid=(2, 3), poll=2.0), tick(), wait(10_000.0)],
     ),
+    # The oracle took it for wrong: its own time is what was written by hand, which is earlier.
+    "a task is postponed whose bucket was written by hand": Counterexample(
+        "b: postponed to an earlier time, from 300.0 to 120.0",
+        [
+            postpone("b", When(seconds=300.0), until=1200.0),
+            UNTIL_IDLE,
+            postpone("b", When(), until=1200.0),
+            Step("corrupt", nonsense=("taskDateTime", "2026-12-31T12:00:00"), task_id="b"),
+        ],
+    ),
 }
 """With tasks: each shows a fault of the product, which has been repaired since."""
 
@@ -162,7 +183,44 @@ KEY_REGRESSIONS: Mapping[str, Counterexample] = {
             reconfigure(1, 1),
         ],
     ),
-}
+    # The oracle took it for wrong: the index shows rows that have no key, and others with the same ids have one.
+    "a claimed row turns out to have a limit key, and its pass no turn for it": Counterexample(
+        "k02: released with 120 s left, for no reason",
+        [
+            begin(lag=100.0, seed=2725, grid=(60, 3), mode=StreamMode(seed=8457, delay=200.0, batch=3, held=True)),
+            tick(),
+            tick(),
+            Step("doctor", plan=PLAN, repair=True),
+            Step("put_many", key=None, many=False, script=("permanent",), when=When(DUE_EPOCH)),
+            tick(),
+            Step("doctor", plan=PLAN, repair=True),
+            Step("put_many", key="two:a", many=True, script=("error",), when=When(seconds=-5.0)),
+        ],
+    ),
+    # The replayer did: the pass acquires the limits lease after such a claim, before it begins the task.
+    "a claimed row turns out to have a limit key, and its pass acquires the limits lease": Counterexample(
+        "the replay of its trace: rule 23: k02: claimed with two:a, without the limits lease of its shard",
+        [
+            begin(lag=100.0, seed=2725, grid=(60, 3), mode=StreamMode(seed=8457, held=True)),
+            tick(),
+            tick(by(PLAN, PLAN, Plan(faults=(Fault(4, KILL_BEFORE, 10.0, 6),), skew=-2.0))),
+            Step("doctor", plan=PLAN, repair=True),
+            Step(
+                "put_many", key=None, many=False, script=("permanent", "poison", "commit"),
+                when=When(DUE_EPOCH, 300.0),
+            ),
+            tick(by(PLAN, PLAN, Plan(unlogged=True), events=2)),
+            Step(
+                "put_many", key="two:a", many=True, script=("error", "long", "hang", "permanent"),
+                when=When(seconds=-5.0, shard=2),
+            ),
+            Step("edit_time", task_id="a", when=When(DELAY, 130.0, shard=5)),
+            Step("change_many", dry=True, operation="redrive", plan=PLAN),
+            settle("complete", "d", client=1),
+            Step("change_many", dry=True, operation="redrive", plan=PLAN),
+        ],
+    ),
+}  # fmt: skip
 """With limit keys, likewise."""
 
 BATCH_REGRESSIONS: Mapping[str, Counterexample] = {
@@ -196,6 +254,21 @@ BATCH_REGRESSIONS: Mapping[str, Counterexample] = {
             ),
             tick(Tick(), Tick()),
             Step("cancel_batch", batch_id="a", plan=QUIET),
+        ],
+    ),
+    # The oracle took it for wrong: it had ended before, and what follows was inserted then.
+    "a batch is redriven, and cancelled": Counterexample(
+        "b/c: cancelled, followed 1 times",
+        [
+            begin(grid=(60, 1), precise=True),
+            Step(
+                "load", batch_id="b/c", client=0, over=200, plan=PLAN, policy=None, scripts=(("permanent",),),
+                seconds=0.0,
+            ),
+            reconfigure(5, 1),
+            wait(400.0),
+            Step("redrive_batch", batch_id="b/c", plan=PLAN),
+            Step("cancel_batch", batch_id="b/c", plan=Plan(seed=9510)),
         ],
     ),
 }  # fmt: skip

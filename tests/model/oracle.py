@@ -333,7 +333,7 @@ class Oracle:
         )
         assert after is not None
         task.not_before = task.due = after
-        if state_of(old) == "unscheduled" or first is None or before is None:
+        if Bucket.canonical(old.get("taskDateTime")) is None or first is None or before is None:
             return
         if after < before:
             self.report(f"{task.task_id}: postponed to an earlier time, from {before} to {after}")
@@ -474,7 +474,9 @@ class Oracle:
             claimer = by if claim is None else claim.process  # another that had no answer may have asked
             left = min(by.ends, by.order_ends) - self.simulation.now
             is_paused = str(old.get("action")) in self.paused_ever
-            if claimer.plan == QUIET and left > by.plan.timeout / 2 and not is_paused:
+            # The index may show the row that was there before, which had another limit key, or none.
+            replaces = "limitKey" in old and any(one.task_id == task.task_id and one is not task for one in self.tasks)
+            if claimer.plan == QUIET and left > by.plan.timeout / 2 and not is_paused and not replaces:
                 self.report(f"{task.task_id}: released with {left:.0f} s left, for no reason")
             if (claim := self.claims.get(str(old.get("lease")))) is not None:
                 claim.released = True
