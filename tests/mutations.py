@@ -253,6 +253,8 @@ MUTATIONS = (
              "state_of(member.row) == Status.RUNNING", "False", BATCHES),
     Mutation(21, "a pack whose lease expired is run again", "Packs._begin_next",
              "one.claimed.task.attempt > 1", "False", PACKS),
+    Mutation(10, "the members of a lost pack are tried again beside others", "Recorder._plan",
+             "attempt.outcome.is_lost", "False", PACKS),
     Mutation(21, "a pack fails when its attempts are used up", "plan_recovery",
              "not view.is_pack", "True", PACKS),
     Mutation(12, "a completion hits another claim, or what has ended", "domain:_by_token",

@@ -249,6 +249,18 @@ def _to_scheduled(
     )
 
 
+def lose(task: Task, *, until: datetime, bucket: Bucket) -> ConditionalUpdate:
+    """running → running in a later bucket, with a lease that is over: an earlier process that began it has died, so a
+    recovery reclaims it there (10)."""
+    values = {attr.LEASE_UNTIL: format_instant(until), attr.TASK_DATE_TIME: str(bucket)}
+    return ConditionalUpdate(
+        task_id=task.task_id,
+        set=values,
+        conditions=_by_holder(task, "release"),
+        mark=(Is(attr.LEASE, task.lease), Is(attr.LEASE_UNTIL, values[attr.LEASE_UNTIL])),
+    )
+
+
 def reschedule_claimed(task: Task, *, at: datetime, bucket: Bucket, first_started_at: datetime) -> ConditionalUpdate:
     """running → scheduled in a later bucket, on the claim's token (12), as its handler asked: a further turn.
 

@@ -294,8 +294,8 @@ class Packs:
         one.under_way += 1
         member = self._member(one, n)
         if one.claimed.task.attempt > 1:
-            now = self._clock()
-            self._end(Attempted(member.task, member.row, Error(_LOST), one.claimed.task.started_at or now))
+            lost, now = Error(_LOST, is_lost=True), self._clock()
+            self._end(Attempted(member.task, member.row, lost, one.claimed.task.started_at or now))
         else:
             self._count_submitted(one, 1)
             self._submit(member)

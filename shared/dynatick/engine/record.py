@@ -25,6 +25,7 @@ from dynatick.domain.lifecycle import (
     defer_failure,
     fail,
     fail_unexecuted,
+    lose,
     reschedule_claimed,
     retry,
     wait,
@@ -98,12 +99,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The action raised. ``retry_after``: seconds, as the target asked for. ``trace``: where, in a few lines."""
+    """The action raised. ``retry_after``: seconds, as the target asked for. ``trace``: where, in a few lines.
+    ``is_lost``: it may have killed an earlier process, so what is left of its attempts is a recovery's (10)."""
 
     text: str
     permanent: bool = False
     retry_after: float | None = None
     trace: str | None = None
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +364,9 @@ class Recorder:
         )
         if isinstance(decision, GiveUp):
             return fail(task, now=now, retention_days=days, error=error, trace=trace), RecordResult.FAILED
+        if attempt.outcome.is_lost:
+            until = attempt.started_at - SKEW_MARGIN  # when its pack was claimed, the lease before was over
+            return lose(task, until=until, bucket=self._open_bucket(task.shard_key, now)), RecordResult.RETRIED
         bucket = self._open_bucket(task.shard_key, decision.at)
         return retry(task, now=now, at=decision.at, bucket=bucket, error=error, trace=trace), RecordResult.RETRIED
 
@@ -417,7 +423,7 @@ class Recorder:
             return
         passed, tasks = minute_of(self.clock()), list[tuple[Bucket, Due | datetime]]()
         for change, task in changes:
-            due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
+            due = due_of(change.task_id, None, change.set.get(attr.NEXT_ATTEMPT_AT))
             bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
             if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, passed)):
                 tasks.append((bucket, due.at if self.rules.is_limited(task.limit_key) else due))

@@ -174,7 +174,7 @@ def test_no_member_of_a_pack_that_a_dead_process_had_is_run_with_it_again() -> N
     pack_id = put_pack(world, [{}] * 5)
     bucket = Bucket(minute_of(NOON))
     pack = Pack(batch_id="news", span=Span(0, 5), done=0b00001, excluded=0b00010)
-    retries = {"maximumRetryAttempts": 1}
+    retries = {"maximumRetryAttempts": 2}
     lose(world, pack_id, startedAt="2026-12-31T11:57:00Z", pack=pack.to_attribute(), retryPolicy=retries)
     world.tick()
     assert str(bucket) == world.row(pack_id)["taskDateTime"]
@@ -182,11 +182,32 @@ def test_no_member_of_a_pack_that_a_dead_process_had_is_run_with_it_again() -> N
     assert world.actions.ran == []
     for n in (2, 3, 4):
         row = world.row(f"news/00000000{n}")
-        assert (row["status"], row["attempt"]) == ("scheduled", 1)
-        assert "its process died" in str(row["attempts"])
+        assert (row["status"], row["attempt"], str(row["taskDateTime"])) == ("running", 1, str(bucket_at(1)))
     world.ticks(5)
     assert [world.actions.times(f"news/00000000{n}") for n in range(5)] == [0, 0, 1, 1, 1]
     assert {world.outcome(f"news/00000000{n}") for n in (2, 3, 4)} == {"completed"}
+    assert "its process died" in str(world.row("news/000000002")["attempts"])
+
+
+@pytest.mark.parametrize(("retries", "at_once"), [(1, 1), (2, 4)])
+def test_the_members_of_a_lost_pack_are_tried_again_apart_from_others_and_the_last_time_alone(
+    retries: int, at_once: int
+) -> None:
+    """Any of them may have killed the process, and may do so again."""
+    world = InProcess()
+    pack_id = put_pack(world, [{}] * 4)
+    lose(world, pack_id, retryPolicy={"maximumRetryAttempts": retries})
+    world.tick()
+    in_flight: list[int] = []
+    ids = [f"news/00000000{n}" for n in range(4)]
+    for task_id in ids:
+        world.actions.behaviour[task_id] = lambda *_: in_flight.append(
+            sum("2026-12-31T12:01" in str(world.row(other)["startedAt"]) for other in ids if not world.outcome(other))
+        )
+    world.store.put(scheduled_row("innocent", bucket_at(1)))
+    _, recovery, *_ = world.next_tick()
+    assert recovery.recovered is not None and recovery.recovered.recovered == 4
+    assert max(in_flight) == at_once and len(in_flight) == 4
 
 
 def test_without_retries_the_members_of_a_lost_pack_fail_each_with_a_letter() -> None:

@@ -250,7 +250,7 @@ def test_of_a_pack_that_a_dead_process_had_no_member_begins_again_with_it() -> N
     system.tick()
     assert (ran(system), system.outcome(pack_id)) == (["task"], "completed")
     rows = [system.row(f"news/{n:09}") for n in range(5)]
-    assert {(row["status"], row["limitKey"], row["attempt"]) for row in rows} == {("scheduled", "customer:1", 1)}
+    assert {(row["status"], row["limitKey"], row["attempt"]) for row in rows} == {("running", "customer:1", 1)}
 
 
 # -- turns alone -------------------------------------------------------------------------------------------------------
