@@ -66,7 +66,7 @@ def kept_result(result: object) -> object:
     try:
         text = json.dumps(_jsonable(plain(result)), allow_nan=False, ensure_ascii=False)
         size = len(text.encode())
-    except (ValueError, TypeError, RecursionError):
+    except Exception:  # the result may be of any class, and its methods raise anything
         return _note(f"a {type(result).__name__} that JSON cannot hold")
     if size > MAX_RESULT_BYTES:
         return _note(f"{size} bytes, more than {MAX_RESULT_BYTES}")

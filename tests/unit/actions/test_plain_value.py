@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 import pytest
@@ -98,10 +99,35 @@ def test_results_that_are_kept(result, expected):
     assert kept_result(result) == expected
 
 
+class Detached(dict):
+    def items(self):
+        raise LookupError("the session is closed")
+
+
+class Lazy(Mapping):
+    def __getitem__(self, name):
+        raise LookupError("the session is closed")
+
+    def __iter__(self):
+        return iter(["id"])
+
+    def __len__(self):
+        return 1
+
+
+class Managed:
+    @property
+    def value(self):
+        raise RuntimeError("its manager has ended")
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
         (object(), "a object that JSON cannot hold"),
+        (Detached(id=1), "a Detached that JSON cannot hold"),
+        (Lazy(), "a Lazy that JSON cannot hold"),
+        ([Managed()], "a list that JSON cannot hold"),
         ({"at": float("nan")}, "a dict that JSON cannot hold"),
         (DEEP, "a list that JSON cannot hold"),
         ("\ud800", "a str that JSON cannot hold"),
