@@ -311,7 +311,9 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
     )
     try:
         due = defaults.assign(task, now, grid)
-    except Exception as error:  # the user's code: its error fails this row only
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's code: its error, or a sys.exit(), fails this row only
         raise InvalidInput(
             attr.TASK_DATE_TIME, None, f"the assignment policy raised {type(error).__name__}: {error}"
         ) from error

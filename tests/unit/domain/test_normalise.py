@@ -3,6 +3,7 @@ only a changed time is derived again."""
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -183,7 +184,7 @@ def test_a_task_is_placed_into_the_shard_that_was_named_or_its_own(row: dict[str
 
 def assigned(answer: object) -> Defaults:
     def policy(*_: object) -> Any:
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -205,6 +206,9 @@ def test_the_assignment_policy_sets_the_due_instant(answer: object, bucket: str,
     ("answer", "error"),
     [(ValueError("no quota left"),
          "taskDateTime: None is not accepted; the assignment policy raised ValueError: no quota left"),
+     (SystemExit("no calendar"),
+         "taskDateTime: None is not accepted; the assignment policy raised SystemExit: no calendar"),
+     (CancelledError(), "taskDateTime: None is not accepted; the assignment policy raised CancelledError:"),
      (datetime(2027, 1, 1), "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; "  # noqa: DTZ001
          "expected a datetime with a time zone"),
      (datetime.max.replace(tzinfo=UTC), "the assignment policy's answer: "),
@@ -215,6 +219,11 @@ def test_a_failing_assignment_policy_fails_only_its_task(answer: object, error: 
     done = after({"taskId": "raw"}, defaults=assigned(answer))
     assert done["outcome"] == "failed"
     assert str(done["error"]).startswith(error)
+
+
+def test_who_interrupts_an_assignment_policy_ends_more_than_its_task() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        after({"taskId": "raw"}, defaults=assigned(KeyboardInterrupt()))
 
 
 def test_the_assignment_policy_gets_the_task() -> None:
