@@ -263,6 +263,8 @@ MUTATIONS = (
              "not token.is_of(row)", "False", COMPLETIONS),
     Mutation(10, "what has failed by its token is completed", "client:_require_open",
              "view.is_running and view.error is None", "view.is_running", COMPLETIONS),
+    Mutation(12, "a failure that had no effect is answered as done", "client:_has_failed",
+             "retry and any(ended.items() <= last.items() for last in task.attempts[-1:])", "True", COMPLETIONS),
     Mutation(10, "a released task counts as one whose process died", "plan_recovery",
              "if view.is_released and attr.OUTCOME not in row:\n    return claim(...)", "", RECOVERY),
     Mutation(10, "a completion that never came leaves no trace of it", "overdue",

@@ -51,25 +51,26 @@ class Completions:
     def complete(self, token: str, result: object) -> Row:
         """The row, completed."""
         kept = kept_result(result)
-        return self._settle(token, "complete", partial(self._completed, kept))
+        return self._settle(token, partial(self._completed, kept), _is_completed)
 
     def fail(self, token: str, error: object, *, retry: bool) -> Row:
         """The row, to be retried or failed."""
         if not isinstance(error, str) or not error.strip():
             raise InvalidInput(attr.ERROR, error, "expected a text that says why")
-        return self._settle(token, "fail", partial(self._failed, error, retry))
+        return self._settle(token, partial(self._failed, error, retry), partial(_has_failed, error, retry))
 
     def heartbeat(self, token: str) -> Row:
         """The row, with a later deadline."""
-        return self._settle(token, "heartbeat", self._prolonged)
+        return self._settle(token, self._prolonged, lambda row: False)
 
-    def _settle(self, text: str, operation: str, decide: Callable[[Row], ConditionalUpdate]) -> Row:
+    def _settle(self, text: str, decide: Callable[[Row], ConditionalUpdate], is_done: Callable[[Row], bool]) -> Row:
+        """``is_done``: whether a row that is no longer open shows that the same has taken effect before."""
         token = CompletionToken.parse(text)
 
         def checked(row: Row) -> ConditionalUpdate:
             if not token.is_of(row):
                 raise CompletionRefused(_NO_TASK)
-            _require_open(row, operation)
+            _require_open(row, is_done)
             return decide(row)
 
         self.settings_cache.current()
@@ -129,14 +130,26 @@ class Completions:
         return not_before_next_tick(grid.bucket_of(shard_key, at), shard_key, now=now, grid=grid)
 
 
-def _require_open(row: Row, operation: str) -> None:
-    """Raises Unchanged for an operation that has taken effect before, CompletionRefused for a task that no completion
-    can change."""
+def _is_completed(row: Row) -> bool:
+    return state_shown(row) == Status.COMPLETED
+
+
+def _has_failed(error: str, retry: bool, row: Row) -> bool:
+    """Whether its failure is recorded, or to be; of a task that waits for its time again, that of this attempt, since
+    it may have been cancelled and restored instead."""
+    if state_shown(row) != Status.SCHEDULED:
+        return state_shown(row) in (Status.FAILED, Status.WAITING)
+    task = Task.from_row(row)
+    ended = {attr.RUN: task.run, attr.ATTEMPT: task.attempt, attr.ERROR: lifecycle.short(error)}
+    return retry and any(ended.items() <= last.items() for last in task.attempts[-1:])
+
+
+def _require_open(row: Row, is_done: Callable[[Row], bool]) -> None:
+    """Raises Unchanged for what has taken effect before, CompletionRefused for a task that no completion can change."""
     view, state = RowView(row), state_shown(row)
     if view.is_running and view.error is None:
         return
-    before = {"complete": (Status.COMPLETED,), "fail": (Status.FAILED, Status.SCHEDULED, Status.WAITING)}
-    if state in before.get(operation, ()):
+    if is_done(row):
         raise Unchanged(row)
     is_now = "has failed" if state == Status.WAITING else f"is {state}"
     at = row.get(attr.FINISHED_AT)

@@ -195,6 +195,24 @@ def test_one_that_failed_and_was_cancelled_and_restored_begins_without_its_error
     assert world.client.complete(world.token(), {"frames": 1}).status == "completed"
 
 
+def test_a_failure_that_had_no_effect_is_not_answered_as_done(world: World) -> None:
+    token = world.hand_over()
+    world.client.fail(token, "busy", retry=True)
+    with pytest.raises(CompletionRefused, match="the task 'a' is scheduled"):
+        world.client.fail(token, "no such codec")
+    with pytest.raises(CompletionRefused, match="the task 'a' is scheduled"):
+        world.client.fail(token, "no such codec", retry=True)
+    world.pass_by(timedelta(minutes=2))
+    token = world.token()
+    world.client.cancel("a")
+    world.client.restore("a")
+    row = world.row("a")
+    for again in (False, True):
+        with pytest.raises(CompletionRefused, match="the task 'a' is scheduled"):
+            world.client.fail(token, "busy", retry=again)
+    assert world.row("a") == row
+
+
 def test_while_its_handler_runs_a_completion_is_taken_and_its_return_is_not(world: World) -> None:
     def runs(task: Any, context: Any) -> CompleteLater:
         world.client.complete(completion_token(task.lease, task.task_id), "early")
