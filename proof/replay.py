@@ -187,7 +187,7 @@ class Replay:
         self.executions: dict[tuple[str, str], Execution] = {}  # by token and task
         self.running: dict[str, list[Execution]] = defaultdict(list)  # by task
         self.of_key: dict[str, list[Execution]] = defaultdict(list)
-        self.claimed: dict[str, tuple[str, bool]] = {}  # by token: the task, and whether it was reclaimed
+        self.claimed: dict[str, tuple[str, bool]] = {}  # by token: the task, and whether its process had died
         self.replaced: set[str] = set()  # tokens of claims whose rows were deleted or put anew by hand
         self.as_claimed: dict[str, Row] = {}  # their rows, which may be edited or put anew by hand since
         self.rates: dict[str, Rate] = {}  # by the names of their limits
@@ -631,8 +631,8 @@ class Replay:
                          f"is one that has come")  # fmt: skip
             self.require("18", before == "scheduled", f"{task_id}: claimed before its tick, and it is {before}")
         was_released = before == "running" and _instant(old.get("leaseUntil")) == RELEASED
-        reclaimed = before in CLAIMED and not was_released
-        if reclaimed:
+        has_expired = before in CLAIMED and not was_released
+        if has_expired:
             over = _instant(old.get("leaseUntil")) <= at + self.skew
             self.require("10", over, f"{task_id}: reclaimed before its lease expired, at {old.get('leaseUntil')}")
             runs = [one for one in self.running[task_id] if one.runs_at(at) and one.token == old.get("lease")]
@@ -647,7 +647,7 @@ class Replay:
             until <= by.until + abs(by.skew) + self.skew,
             f"{task_id}: its lease ends after the hard end of its process",
         )
-        self._note_claim(event, by, new, reclaimed=reclaimed)
+        self._note_claim(event, by, new, reclaimed=has_expired and before == "running")
         if (key := self._key(new)) is not None:
             self._check_claim_with_key(task_id, key, by, at, old)
 

@@ -132,8 +132,11 @@ class RowView:
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether its next attempt is the last one. A pack has no last one: each of its members has (21)."""
-        return self.attempts_made + 1 == self.retry_policy.maximum_attempts and not self.is_pack
+        """Whether its next attempt is the last one, and is made apart from others, since the one before may have killed
+        its process (10). What waited for a completion has killed none. A pack has no last one: each of its members has
+        (21)."""
+        is_apart = not (self.is_pack or self.awaits_completion)
+        return is_apart and self.attempts_made + 1 == self.retry_policy.maximum_attempts
 
     @property
     def is_pack(self) -> bool:

@@ -76,12 +76,14 @@ class Contended:
 
 @dataclass(frozen=True, slots=True)
 class LeaseExpired:
-    """Running, and its lease has expired: it may have killed its process. A recovery reclaims it (10)."""
+    """Claimed, and its lease has expired: it may have killed its process, or it was handed over, and is overdue. A
+    recovery reclaims it (10)."""
 
     task_id: str
     action: str = ""  # as it stands in the row
-    is_last: bool = False  # its next attempt is the last
+    is_last: bool = False  # its next attempt is the last, and it may have killed its process
     limit_key: str | None = None
+    is_overdue: bool = False  # no completion came
 
 
 Verdict = Claimed | Malformed | Rejected | Ineligible | Contended | LeaseExpired
@@ -108,7 +110,9 @@ def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Relea
         return _Released()
     if not lease_is_over(row, now):
         return Contended(stuck=not lease_is_over(row, now + LONGEST_LEASE))
-    return LeaseExpired(view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt, view.limit_key)
+    return LeaseExpired(
+        view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt, view.limit_key, view.awaits_completion
+    )
 
 
 def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:

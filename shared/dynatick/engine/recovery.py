@@ -67,12 +67,16 @@ def plan_recovery(
 
 def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:
     """The recoveries for these tasks. First those for tasks with attempts left, several of one action together: usually
-    one action's code kills processes. Then those for last attempts, apart from them (10)."""
+    one action's code kills processes. Then those for last attempts, apart from them (10). What is overdue may be at its
+    last attempt too, and shares no recovery with what may have killed its process."""
+
+    def shared(task: tuple[Bucket, LeaseExpired]) -> tuple[Bucket, tuple[str, bool] | None]:
+        bucket, one = task
+        return bucket, None if one.is_last else (one.action, one.is_overdue)
+
     for is_last, max_tasks in ((False, MAX_TOGETHER), (True, MAX_ALONE)):
-        of_kind = sorted(
-            (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
-        )
-        for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
+        of_kind = sorted((task for task in expired if task[1].is_last is is_last), key=shared)
+        for (bucket, _), group in groupby(of_kind, key=shared):
             for ids in parts([task.task_id for _, task in group], size_in_event, max_items=max_tasks):
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 

@@ -41,6 +41,8 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("its lease cannot be read", {**RUNNING, "leaseUntil": "soon"}, LeaseExpired("t", "log")),
     ("its lease is a large number", {**RUNNING, "leaseUntil": Decimal("1E+120")}, LeaseExpired("t", "log")),
     ("the next is its last", {**RUNNING, "leaseUntil": None, "attempt": 3}, LeaseExpired("t", "log", is_last=True)),
+    ("it is overdue at its last", {**RUNNING, "status": "waiting", "leaseUntil": None, "attempt": 3},
+     LeaseExpired("t", "log", is_overdue=True)),
     ("its attempts are used up", {**RUNNING, "leaseUntil": None, "attempt": 4}, LeaseExpired("t", "log")),
     ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
     ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Ineligible()),

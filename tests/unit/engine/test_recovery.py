@@ -78,8 +78,8 @@ def recoveries(w: World) -> list[RecoveryOrder]:
     return [order for order in orders if isinstance(order, RecoveryOrder)]
 
 
-def expired(number: int, action: str = "a", *, is_last: bool = False) -> list[tuple[object, LeaseExpired]]:
-    return [(bucket_at(1), LeaseExpired(task_id, action, is_last)) for task_id in ids(number, action)]
+def expired(number: int, action: str = "a", **more: bool) -> list[tuple[object, LeaseExpired]]:
+    return [(bucket_at(1), LeaseExpired(task_id, action, **more)) for task_id in ids(number, action)]
 
 
 def test_orders_are_of_one_action_apart_from_last_attempts_and_bounded_in_number_and_in_bytes() -> None:
@@ -90,6 +90,7 @@ def test_orders_are_of_one_action_apart_from_last_attempts_and_bounded_in_number
     assert [sorted(one) for one in ordered(mixed[::-1])] == [ids(3, "a"), ids(2, "b"), ids(4, "a-last")]
     assert [len(one) for one in ordered(expired(MAX_TOGETHER + 1))] == [MAX_TOGETHER, 1]
     assert [len(one) for one in ordered(expired(MAX_ALONE + 1, is_last=True))] == [MAX_ALONE, 1]
+    assert [len(one) for one in ordered([*expired(MAX_ALONE + 1, is_overdue=True), *expired(2)])] == [2, MAX_ALONE + 1]
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     assert [len(one) for one in ordered(long)] == [97, 3]
     assert [task_id for one in ordered(long) for task_id in one] == [one.task_id for _, one in long]
@@ -223,6 +224,20 @@ def test_what_reclaims_and_runs_out_of_time_continues_at_once(can_be_started: bo
     w.next_tick(60)
     assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(12)]
+
+
+def test_what_is_overdue_at_its_last_attempt_shares_recoveries_with_its_like(w: World) -> None:
+    number = MAX_ALONE * MAX_RECOVERIES + 1
+    retries = {"maximumRetryAttempts": Decimal(1)}
+    w.insert(*ids(number), at=bucket_at(1), retryPolicy=retries)
+    w.claim(*ids(number), until=NOON + timedelta(seconds=10))
+    for task_id in ids(number):
+        w.rigged.put({**w.row(task_id), "status": "waiting", "completeBy": "2026-12-31T12:00:10Z"})
+    crashed(w, "killer")
+    w.first_pass()
+    assert sorted(recoveries(w)[0].task_ids) == ["killer"]
+    w.run_started()
+    assert sorted(w.actions.ran) == sorted([("killer", 1, 2), *((task_id, 1, 2) for task_id in ids(number))])
 
 
 # -- a recovery ------------------------------------------------------------------------------------------------------
