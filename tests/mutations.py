@@ -163,6 +163,8 @@ MUTATIONS = (
              "self.polling.claim_left_behind(...)", "", RECOVERY),
     Mutation(10, "a task with an expired lease is tried for ever", "plan_recovery",
              "attempt >= view.retry_policy.maximum_attempts", "attempt > 10**6", RECOVERY),
+    Mutation(10, "a task of any age is attempted again after its process died", "plan_recovery",
+             "_is_too_old(row)", "False", RECOVERY),
     Mutation(10, "a failure that was decided is executed again", "plan_recovery",
              "view.error is not None", "False", RECOVERY),
     Mutation(10, "a recovery that runs out of time does not go on", "engine:recover",

@@ -34,6 +34,10 @@ class RetryPolicy:
     def maximum_attempts(self) -> int:
         return self.maximum_retry_attempts + 1
 
+    def seconds_left(self, first_started_at: datetime, at: datetime) -> float:
+        """How long after ``at`` an attempt may still begin; less than 0: none may."""
+        return self.maximum_event_age_in_seconds - (at - first_started_at).total_seconds()
+
     @classmethod
     def from_row(cls, value: object) -> RetryPolicy:
         """Reads the attribute ``retryPolicy``, any part of which may be missing. Raises InvalidInput."""
@@ -123,7 +127,7 @@ def decide_retry(
         return GiveUp(f"all {policy.maximum_attempts} attempts are used up")
     base = min(policy.min_backoff_seconds * 2 ** min(attempt - 1, 32), policy.max_backoff_seconds)
     wait = base * (1 - jitter / 2)
-    left = policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds()
+    left = policy.seconds_left(first_started_at, now)
     if wait > left:
         return GiveUp(f"a retry would begin later than {policy.maximum_event_age_in_seconds} s after the first attempt")
     wait = min(max(wait, retry_after or 0.0), left)  # as numbers: a target may ask for more than fits into a date
@@ -148,7 +152,7 @@ def decide_turn(
     if max_turns is not None and turn > max_turns:
         return GiveUp(f"its handler has rescheduled it {max_turns} times in this run, the most that is allowed")
     wait = max(after, MIN_TURN_SECONDS)
-    if wait > policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds():
+    if wait > policy.seconds_left(first_started_at, now):
         return GiveUp(
             f"its handler reschedules it to later than {policy.maximum_event_age_in_seconds} s "
             "(maximumEventAgeInSeconds) after the first attempt"

@@ -155,12 +155,12 @@ class Attempted:
     ended_at: datetime | None = None  # None: no action was begun
 
 
-def _age_counts_from(attempt: Attempted) -> datetime:
+def age_counts_from(task: Task, started_at: datetime) -> datetime:
     """The instant that the policy's maximum age counts from. The task of a batch takes as long as its members do: only
-    the attempts of one of its turns have an age."""
-    if attempt.task.action == BATCH_ACTION:
-        return attempt.started_at
-    return attempt.task.first_started_at or attempt.started_at
+    the attempts of one of its turns have an age. ``started_at``: of its present attempt."""
+    if task.action == BATCH_ACTION:
+        return started_at
+    return task.first_started_at or started_at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -356,7 +356,7 @@ class Recorder:
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
-            first_started_at=_age_counts_from(attempt),
+            first_started_at=age_counts_from(task, attempt.started_at),
             now=now,
             permanent=attempt.outcome.permanent,
             retry_after=attempt.outcome.retry_after,
@@ -385,7 +385,7 @@ class Recorder:
             turn=task.turn + 1,
             max_turns=None if task.action == BATCH_ACTION else self.rules.max_turns,
             after=seconds,
-            first_started_at=_age_counts_from(attempt),
+            first_started_at=age_counts_from(task, attempt.started_at),
             now=now,
         )
         if isinstance(decision, GiveUp):

@@ -30,6 +30,7 @@ from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, ReleaseOrder, Resume, parts
 from dynatick.engine.ports import Clock, Store, size_in_event
+from dynatick.engine.record import age_counts_from
 from dynatick.errors import DynatickError, StoreError
 
 MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
@@ -39,7 +40,7 @@ MAX_RECOVERIES = 20  # of one pass
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """The task fails without being executed: its attempts are used up, or its failure was decided before."""
+    """The task fails without being executed: it may not be attempted again, or its failure was decided before."""
 
     attempt: int
     error: str
@@ -57,12 +58,26 @@ def plan_recovery(
     attempt = view.attempts_made
     if view.error is not None:  # decided, but the dead-letter queue refused the message
         return Exhausted(attempt, view.error)
+    lost = overdue(row) or "its process died, or did not finish in time"
     if attempt >= view.retry_policy.maximum_attempts and not view.is_pack:
-        lost = overdue(row) or "its process died, or did not finish in time"
         return Exhausted(attempt, f"{lost}, at the last of {attempt} attempts")
+    if _is_too_old(row):
+        age = view.retry_policy.maximum_event_age_in_seconds
+        return Exhausted(attempt, f"{lost}, and {age} s (maximumEventAgeInSeconds) after the first attempt are over")
     if view.is_released and attr.OUTCOME not in row:
         return claim(view.task_id, bucket, token=token, lease_until=lease_until, now=now, released=True)
     return reclaim(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)
+
+
+def _is_too_old(row: Row) -> bool:
+    """Whether its age rules out another attempt when its lease ends: how long a tick takes to find it, as after a
+    pause, doesn't count, nor does it for a retry. A row that was released has no attempt that has ended; the members of
+    a pack each have an age."""
+    known, until = understand(row), RowView(row).lease_until
+    if isinstance(known, Malformed) or until is None or known.task.started_at is None or RowView(row).is_pack:
+        return False
+    began = age_counts_from(known.task, known.task.started_at)
+    return known.task.retry_policy.seconds_left(began, until) < 0
 
 
 def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[RecoveryOrder]:

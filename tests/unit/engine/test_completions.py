@@ -112,6 +112,15 @@ def test_what_does_not_come_is_attempted_again_and_then_fails_with_a_letter(worl
     assert (row["outcome"], row["taskDateTime"], waiting_attributes(row)) == ("failed", bucket, set())
 
 
+def test_what_does_not_come_within_the_greatest_age_is_not_attempted_again(world: World) -> None:
+    world.hand_over(within=timedelta(hours=25))
+    by = world.row("a")["completeBy"]
+    world.pass_by(timedelta(hours=25))
+    (letter,) = world.dead_letters.letters
+    late = f"no completion came by {by}, and 86400 s (maximumEventAgeInSeconds) after the first attempt are over"
+    assert (letter.error, world.row("a")["error"], world.actions.times("a")) == (late, late, 1)
+
+
 def test_without_a_heartbeat_the_attempt_has_failed(world: World) -> None:
     token = world.hand_over(heartbeat=HEARTBEAT)
     for _ in range(3):

@@ -14,8 +14,9 @@ from tests.builders import NOON
 from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, ids, passed, raises, rules, takes, world
 
 from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import Lost
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.packs import Span
 from dynatick.domain.task import Row, Task
@@ -311,6 +312,27 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
         processor.handle(order.to_event(), hard_end=w.clock() + w.life)
     assert processor.running == 0
     assert {w.rigged.peek(task_id)["outcome"] for task_id in together} == {"completed"}  # type: ignore[index]
+
+
+def test_what_was_lost_too_long_after_its_first_attempt_fails_and_how_late_it_is_found_does_not_count() -> None:
+    w = world()
+    crashed(w, "t", retryPolicy={"maximumEventAgeInSeconds": Decimal(60)})
+    first = {"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}
+    crashed(w, "late", retryPolicy={"maximumEventAgeInSeconds": Decimal(60)})
+    w.rigged.put({**w.row("late"), "attempt": Decimal(2), "attempts": [first]})
+    batch, released = {"action": BATCH_ACTION, "firstStartedAt": "2026-11-30T12:00:00Z"}, {"leaseUntil": RELEASED}
+    for kind in (batch, released):
+        row = {**w.row("t"), **kind}
+        plan = plan_recovery(row, bucket_at(1), token="mine", lease_until=NOON, now=NOON + timedelta(minutes=5))
+        assert isinstance(plan, ConditionalUpdate)
+    w.clock.forward(days=2)
+    w.next_tick()
+    assert w.actions.ran == [("t", 1, 2)]
+    assert (w.outcome("late"), w.row("late")["error"]) == (
+        "failed",
+        "its process died, or did not finish in time, and 60 s (maximumEventAgeInSeconds) after the first attempt "
+        "are over",
+    )
 
 
 RUNNING = {
