@@ -22,9 +22,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range, up_to_millisecond
 from dynatick.domain.normalise import Defaults, TaskTime, task_time
 from dynatick.domain.row import RowView, due_of, in_own_shard, is_terminal
-from dynatick.domain.task import Row, check_payload
+from dynatick.domain.task import Row, Status, check_payload
 from dynatick.engine.ports import Clock
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, TransitionRefused
 from dynatick.store.codec import with_item
 
 
@@ -184,6 +184,7 @@ class TaskDecisions:
 
         def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
             require(row, "restore")
+            _require_attempts_left(row)
             own = RowView(row).bucket
             is_to_come = own is not None and own.minute >= bucket.minute
             return lifecycle.restore(row, now=now, bucket=None if is_to_come else bucket)
@@ -210,6 +211,15 @@ class TaskDecisions:
             return decide(row, Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key)), now)
 
         return decide_now
+
+
+def _require_attempts_left(row: Row) -> None:
+    """Raises TransitionRefused for a task that was cancelled while it waited for the completion of its last attempt:
+    restored, it would be attempted once more than its policy allows."""
+    view = RowView(row)
+    if view.attempts_made >= view.retry_policy.maximum_attempts and not view.is_pack:
+        instead = "its attempts are used up; run it now, which begins a new run"
+        raise TransitionRefused(view.task_id, "restore", Status.CANCELLED, (), instead=instead)
 
 
 def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:

@@ -204,6 +204,20 @@ def test_one_that_failed_and_was_cancelled_and_restored_begins_without_its_error
     assert world.client.complete(world.token(), {"frames": 1}).status == "completed"
 
 
+def test_one_that_was_cancelled_at_its_last_attempt_is_not_restored_for_another(world: World) -> None:
+    world.hand_over()
+    world.pass_by(HOURS)
+    assert world.row("a")["attempt"] == 2
+    world.client.cancel("a")
+    row = world.row("a")
+    with pytest.raises(
+        TransitionRefused, match="cannot restore task 'a': it is cancelled; its attempts are used up; run it now"
+    ):
+        world.client.restore("a")
+    assert world.row("a") == row
+    assert world.client.run_now("a").run == 2
+
+
 def test_a_failure_that_had_no_effect_is_not_answered_as_done(world: World) -> None:
     token = world.hand_over()
     world.client.fail(token, "busy", retry=True)
@@ -211,15 +225,14 @@ def test_a_failure_that_had_no_effect_is_not_answered_as_done(world: World) -> N
         world.client.fail(token, "no such codec")
     with pytest.raises(CompletionRefused, match="the task 'a' is scheduled"):
         world.client.fail(token, "no such codec", retry=True)
-    world.pass_by(timedelta(minutes=2))
-    token = world.token()
-    world.client.cancel("a")
-    world.client.restore("a")
-    row = world.row("a")
+    token = world.hand_over("b")
+    world.client.cancel("b")
+    world.client.restore("b")
+    row = world.row("b")
     for again in (False, True):
-        with pytest.raises(CompletionRefused, match="the task 'a' is scheduled"):
+        with pytest.raises(CompletionRefused, match="the task 'b' is scheduled"):
             world.client.fail(token, "busy", retry=again)
-    assert world.row("a") == row
+    assert world.row("b") == row
 
 
 def test_while_its_handler_runs_a_completion_is_taken_and_its_return_is_not(world: World) -> None:
