@@ -133,9 +133,16 @@ def _number(schedule: Schedule, start: datetime, end: datetime) -> int:
     return number
 
 
+def tick_of(schedule: Schedule, nominal: datetime, grid: Grid) -> int:
+    """The tick at which an occurrence is to be made. That of its schedule's bucket is later, if the interval or the
+    window has become smaller since the schedule was put there."""
+    tick = grid.tick_at_or_after(schedule.starts_at(nominal))
+    return tick if schedule.bucket is None or schedule.is_moved else max(tick, schedule.bucket.minute)
+
+
 def pause_over(schedule: Schedule, nominal: datetime, pauses: Sequence[Pause], grid: Grid) -> Pause | None:
     """The pause that has kept an occurrence from being made in time: at its tick, or at the one after."""
-    tick = grid.tick_at_or_after(schedule.starts_at(nominal))
+    tick = tick_of(schedule, nominal, grid)
     ticks = (instant_of(tick), instant_of(grid.tick_after(tick)))
     return next((pause for pause in pauses if any(map(pause.covers, ticks))), None)
 
@@ -176,15 +183,22 @@ class _Deciding:
         self.last: datetime | None = None
         self._apart = False  # whether one was made since the last that was missed
 
-    def tick_of(self, nominal: datetime) -> int:
-        return self.grid.tick_at_or_after(self.schedule.starts_at(nominal))
-
     def is_due(self, nominal: datetime) -> bool:
-        return not self.schedule.is_paused_at(nominal) and self.tick_of(nominal) <= self.closed_through
+        if self.schedule.is_paused_at(nominal):
+            return False
+        start = self.grid.tick_at_or_after(self.schedule.starts_at(nominal))
+        return start <= self.closed_through or self._was_due_before(nominal)
+
+    def _was_due_before(self, nominal: datetime) -> bool:
+        """Whether an occurrence was due when the definition changed, and its schedule is where it was put for it: its
+        window was another one."""
+        schedule, changed = self.schedule, self.schedule.defined_at
+        is_next = nominal == schedule.next_occurrence_at and changed is not None and nominal <= changed
+        return is_next and not schedule.awaited and schedule.buffered_occurrence_at is None
 
     def decide(self, nominal: datetime, *, is_latest: bool) -> None:
         self.decided.append(nominal)
-        in_time = self.tick_of(nominal) >= self.closed_through - self.grid.tick_minutes
+        in_time = tick_of(self.schedule, nominal, self.grid) >= self.closed_through - self.grid.tick_minutes
         catch_up = self.schedule.catch_up
         is_too_old = catch_up is CatchUp.ALL and nominal < self.oldest
         made_up = (catch_up is CatchUp.ALL and not is_too_old) or (catch_up is not CatchUp.NONE and is_latest)

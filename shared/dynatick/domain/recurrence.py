@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import TICK_MINUTES, Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
@@ -28,6 +28,7 @@ from dynatick.domain.normalise import (
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RECURRING, RowView, in_own_shard
 from dynatick.domain.schedule import (
+    MAX_WINDOW_MINUTES,
     AwaitedOccurrence,
     FormerDefinition,
     Missed,
@@ -42,6 +43,8 @@ MAX_MISSED_ENTRIES = 10
 MAX_EARLIER_DEFINITIONS = 10
 MAX_PAUSED = 1000
 """Occurrences of a pause that are counted."""
+
+_LONGEST_WAIT = timedelta(minutes=MAX_WINDOW_MINUTES + max(TICK_MINUTES))
 
 
 def ready(row: Row, *, now: datetime, grid: Grid, defaults: Defaults, revision: int = 1) -> ConditionalUpdate | None:
@@ -177,7 +180,7 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
             values[attr.TASK_DATE_TIME] = str(grid.bucket_of(schedule.shard_key, now))
     elif schedule.next_occurrence_at is None:
         values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
-    elif _is_misplaced(row, schedule, grid):
+    elif _is_misplaced(schedule, now, grid):
         values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid))
     return values, tuple(name for name in remove if name not in values)
 
@@ -292,13 +295,19 @@ def _bucket_with_awaited(schedule: Schedule, values: Mapping[str, object], now: 
     return deadline if following is None else min(deadline, Bucket.parse(following))
 
 
-def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:
-    """Whether the schedule is in no bucket, or in one after its next occurrence's that no tick moved it to."""
-    if schedule.bucket is None or schedule.next_occurrence_at is None:
+def _is_misplaced(schedule: Schedule, now: datetime, grid: Grid) -> bool:
+    """Whether the schedule is in no bucket, or in one after its next occurrence's that no tick moved it to.
+
+    One whose next occurrence is due waits for the tick of the interval and the window that it was placed by.
+    """
+    due = schedule.next_occurrence_at
+    if schedule.bucket is None or due is None:
         return True
-    if schedule.buffered_occurrence_at is not None or RowView(row).is_moved:
+    if schedule.buffered_occurrence_at is not None or schedule.is_moved:
         return False
-    return schedule.bucket.minute > bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid).minute
+    if due <= now and schedule.bucket.instant <= due + _LONGEST_WAIT:
+        return False
+    return schedule.bucket.minute > bucket_of_occurrence(schedule, due, grid).minute
 
 
 def _as_polled(row: Row) -> tuple[Any, ...]:

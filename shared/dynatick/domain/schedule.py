@@ -160,6 +160,7 @@ class Schedule:
     revision: int = 1  # goes up when another schedule replaces this one under its id
     created_at: datetime | None = None
     bucket: Bucket | None = None  # that lists it in the index; None: no bucket does
+    is_moved: bool = False  # to that bucket, since its own was closed
     defined_at: datetime | None = None  # when its definition last changed; next_after starts there
     definition: Mapping[str, object] | None = None  # the current one, as last accepted
     due_before: Sequence[FormerDefinition] = field(default=())  # with due occurrences; oldest first
@@ -243,6 +244,7 @@ class Schedule:
             revision=_count(row.get(attr.REVISION), 1),
             created_at=_noted(row, attr.CREATED_AT),
             bucket=RowView(row).bucket,
+            is_moved=RowView(row).is_moved,
             defined_at=_noted(row, attr.DEFINED_AT),
             definition=_mapping(row.get(attr.ACCEPTED_DEFINITION)),
             due_before=_former(row.get(attr.DUE_BEFORE)),

@@ -23,6 +23,7 @@ from dynatick.domain.occurrences import (
     oldest_made_up,
     plan_occurrences,
 )
+from dynatick.domain.pause import Pause
 from dynatick.domain.recurrence import edited, ready
 from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Task
@@ -325,7 +326,8 @@ def test_what_would_end_it_is_removed_and_a_bucket_later_than_the_next_run_corre
     for stray in ({"expiresAt": 5}, {"outcome": None}):
         assert made_ready(begun() | stray).remove == tuple(stray)
     row = begun(scheduleExpression="cron(0 13 * * ? *)") | {"taskDateTime": "2027-12-31#12:00"}
-    assert made_ready(row).set == {"taskDateTime": "2026-12-31#13:00"}
+    for now in (NOON, at(61)):
+        assert made_ready(row, now).set == {"taskDateTime": "2026-12-31#13:00"}
     assert is_ready(row | {"movedTo": "2027-12-31#12:00"}, NOON), "placed there: its own was closed"
 
 
@@ -413,6 +415,51 @@ def test_after_an_outage(catch_up: str, expression: str, overlap: str, made: lis
     assert plan.next_occurrence_at > at(60)
     # One missed tick is no outage.
     assert list(plan_of(begun(catchUp=catch_up, overlap="allow"), 2).make) == [at(1), at(2)]
+
+
+CATCH_UPS = ["latest", "all", "none"]
+
+
+@pytest.mark.parametrize("catch_up", CATCH_UPS)
+def test_a_smaller_interval_makes_no_occurrence_late(catch_up: str) -> None:
+    """The schedule lies in the bucket of a tick that comes, and each of its occurrences is in time at that."""
+    row = begun(EVERY_FIVE, scheduleExpression="cron(* * * * ? *)", catchUp=catch_up, overlap="allow")
+    assert row["taskDateTime"] == "2026-12-31#12:05"
+    for now in (3, 4.95, 5, 7):  # an edit, and the scan, show it too
+        assert is_ready(row, at(now))
+    for closed in (5, 6):
+        plan = plan_of(row, closed)
+        assert (plan.make, plan.missed) == ([at(minutes) for minutes in range(1, closed + 1)], [])
+    late = plan_of(row, 7)
+    assert late.make[0] == (at(1) if catch_up == "all" else at(6))
+
+
+def test_once_it_was_moved_its_bucket_does_not_say_that_it_is_in_time() -> None:
+    row = begun(catchUp="none") | {"taskDateTime": "2026-12-31#12:09", "movedTo": "2026-12-31#12:09"}
+    assert is_ready(row, at(9))
+    assert [one.occurrences for one in plan_of(row, 9).missed] == [7, 1]  # overlap leaves out the last one
+
+
+def test_a_pause_at_the_tick_of_a_former_interval_is_why_an_occurrence_is_missed() -> None:
+    row = begun(EVERY_FIVE, scheduleExpression="cron(2 12 * * ? *)", catchUp="none")
+    pause = Pause(since=at(4), until=at(9), by="ada", reason="why")
+    plan = plan_occurrences(
+        Schedule.from_row(row), closed_through=C + 9, grid=EVERY_MINUTE, active=False, limit=9, pauses=[pause]
+    )
+    assert [one.reason for one in plan.missed] == [MissedFor.ALL_PAUSED]
+
+
+@pytest.mark.parametrize("catch_up", CATCH_UPS)
+@pytest.mark.parametrize("window", [None, 10, 1440])
+def test_another_window_leaves_the_start_of_an_occurrence_that_is_due(window: int | None, catch_up: str) -> None:
+    row = begun(taskId="nightly", scheduleExpression="cron(0 13 * * ? *)", flexibleTimeWindow=600, catchUp=catch_up)
+    start = Bucket.parse(row["taskDateTime"]).minute
+    row = changed(row, {"flexibleTimeWindow": window}, at(61))
+    assert Bucket.parse(row["taskDateTime"]).minute == start
+    assert all(is_ready(row, instant) for instant in (at(61), instant_of(start)))
+    plan = plan_of(row, start - C)
+    assert (plan.make, plan.missed) == ([at(60)], [])
+    assert plan_of(changed(row, PAUSED, at(62)), start - C).make == [at(60)]
 
 
 def test_an_interval_shorter_than_the_tick() -> None:
