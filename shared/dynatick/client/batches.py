@@ -25,7 +25,7 @@ from dynatick.client.views import NextPageToken, TaskView, instant_or_none, stat
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import LISTED_AS_BATCH, MAX_OVER, OPEN, Batch, then_id
 from dynatick.domain.buckets import Time, instant_of
-from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
+from dynatick.domain.instants import LATEST, format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.normalise import check_names
 from dynatick.domain.numbers import is_count
@@ -509,8 +509,8 @@ def _ends_at(batch: Batch, counts: Mapping[str, int], now: datetime) -> datetime
     waiting, members = counts.get(OPEN, 0), sum(counts.values())
     if not waiting or waiting == members or now <= batch.due_at:
         return None
-    rest = (now - batch.due_at) * (waiting / (members - waiting))
-    return max(now + rest, batch.last_due_at)
+    since, rate = now - batch.due_at, waiting / (members - waiting)
+    return max(now + since * rate, batch.last_due_at) if rate < (LATEST - now) / since else None
 
 
 def _check_status(status: object) -> None:

@@ -197,6 +197,17 @@ def test_another_number_than_was_said_is_refused(world: World, client: TaskClien
         assert client.batches.get(f"of-{total}").members is None
 
 
+def test_one_that_will_not_end_at_its_present_rate_has_no_end(world: World, client: TaskClient) -> None:
+    """One member has ended in centuries: at that rate, the others end after the last instant that there is."""
+    client.batches.insert(numbered(200), batch_id="news", action="log", due_at="1970-01-01T00:00:00Z")
+    client.batches.insert(numbered(200), batch_id="mails", action="log", due_at="2026-12-01T00:00:00Z")
+    for batch_id in ("news", "mails"):
+        client.cancel(f"{batch_id}/000000007")
+    for view in (client.batches.get("news"), *client.batches.list().batches):
+        assert view.counts == {"open": 199, "cancelled": 1}
+        assert (view.ends_at is None) == (view.batch_id == "news")
+
+
 def test_a_batch_of_none_ends_at_once(world: World, client: TaskClient) -> None:
     for batch_id, payloads in (("list", []), ("iterator", iter([]))):
         assert client.batches.insert(payloads, batch_id=batch_id, action="log").members == 0
