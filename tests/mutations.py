@@ -269,6 +269,8 @@ MUTATIONS = (
              "as_read(row, *_OF_CLAIM)", "()", LIFECYCLE),
     Mutation(12, "a forged token is taken", "Completions._settle",
              "not token.is_of(row)", "False", COMPLETIONS),
+    Mutation(12, "a token made of a task's id is taken before the first claim", "CompletionToken.is_of",
+             "isinstance(lease, str)", "True", COMPLETIONS),
     Mutation(10, "what has failed by its token is completed", "client:_require_open",
              "view.is_running and view.error is None", "view.is_running", COMPLETIONS),
     Mutation(12, "a failure that had no effect is answered as done", "client:_has_failed",

@@ -36,9 +36,10 @@ class Member:
         return status_of_member(self.row, self.pack, self.n)
 
     @property
-    def lease(self) -> str:
-        """The token of its claim, if its pack is claimed."""
-        return member_lease(self.row.get(attr.LEASE), self.n)
+    def lease(self) -> str | None:
+        """The token of its claim. None: its pack was never claimed."""
+        lease = self.row.get(attr.LEASE)
+        return member_lease(lease, self.n) if isinstance(lease, str) else None
 
     def noting(self, pack: Pack) -> ConditionalUpdate:
         """The write of ``pack``, on condition that its row is as it was read."""

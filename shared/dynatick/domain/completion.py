@@ -68,7 +68,8 @@ class CompletionToken:
 
     def is_of(self, row: Row) -> bool:
         """Whether it was made for the claim that a row has, or had last. Takes the same time for any digest."""
-        return hmac.compare_digest(self.digest, _digest(row.get(attr.LEASE), self.task_id))
+        lease = row.get(attr.LEASE)  # without one there is no claim, and a digest that anyone can make
+        return isinstance(lease, str) and hmac.compare_digest(self.digest, _digest(lease, self.task_id))
 
 
 def completion_token(lease: str | None, task_id: str) -> str:

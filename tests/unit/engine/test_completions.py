@@ -23,6 +23,7 @@ from dynatick.client.completions import HANDING_OVER
 from dynatick.domain.batches import BATCH_ACTION, Batch
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import CompletionToken, completion_token
+from dynatick.domain.packs import member_lease
 from dynatick.domain.task import Row
 from dynatick.testing import VirtualInstallation
 
@@ -318,6 +319,27 @@ def test_a_forged_token_is_refused_and_says_nothing_of_the_task(world: World, fo
     assert world.row("a") == row
 
 
+@pytest.mark.parametrize("change", ["complete", "fail", "heartbeat"])
+@pytest.mark.parametrize("row", [{}, {"status": "failed", "outcome": "failed", "error": "payload: none"}], ids=repr)
+def test_a_task_that_was_never_claimed_has_no_token(world: World, row: Row, change: str) -> None:
+    bucket = Bucket(minute_of(world.clock()) + 60)
+    world.store.put({**scheduled_row("a", bucket, payload={"iban": "DE02"}), **row})
+    before = world.row("a")
+    with pytest.raises(CompletionRefused, match=r"^token: no task waits with it"):
+        getattr(world.client, change)(completion_token(None, "a"), *([] if change == "heartbeat" else ["x"]))
+    assert world.row("a") == before
+
+
+def test_a_member_whose_pack_was_never_claimed_has_no_token(world: World) -> None:
+    completions = replace(world.client._completions, waits=lambda timeout: iter((0.5,)), pause=pytest.fail)
+    batch = Batch(action="log", due_at=world.clock(), members=1).to_payload()
+    world.store.put(scheduled_row("news", Bucket(minute_of(world.clock()) + 60), action=BATCH_ACTION, payload=batch))
+    put_pack(world, [{}])
+    forged = completion_token(member_lease(None, 0), "news/000000000")
+    with pytest.raises(CompletionRefused, match=r"^token: no task waits with it"):
+        completions.complete(forged, 1)
+
+
 @pytest.mark.parametrize("token", ["", "a", "é" * 40, "a" * 23, "=" * 40, "a" * 5000, None, 5, b"abc"])
 def test_what_is_no_token_is_refused_without_its_text(world: World, token: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^token: 'a text that is none' is not accepted"):
@@ -330,7 +352,8 @@ def test_a_token_names_any_task_and_no_other_claim() -> None:
         assert token.task_id == task_id
         assert token.is_of({"lease": "lease"})
         assert not token.is_of({"lease": "lease2"})
-        assert not token.is_of({})
+    assert not CompletionToken.parse(completion_token(None, "a")).is_of({})
+    assert not CompletionToken.parse(completion_token("7", "a")).is_of({"lease": 7})
 
 
 @pytest.mark.parametrize(
