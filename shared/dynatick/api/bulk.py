@@ -139,7 +139,8 @@ class Bulk(Routes):
     @_by_filter(
         "delete",
         "Delete the tasks of a bucket, of a range or of a subject",
-        "Running ones are skipped. Of a subject alone, its schedules are deleted first.",
+        "Running ones are skipped. Of a subject alone, its schedules are deleted first, and its batches with their "
+        "members.",
     )
     def delete_many(self, body: Annotated[models.DeleteSelection, Body()]) -> Response[str]:
         return self._change_many("delete", body, self._select(body, status=body.status), TaskClient.delete_many)

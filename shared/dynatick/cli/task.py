@@ -230,7 +230,7 @@ def delete(
 ) -> None:
     """Delete the rows of tasks that wait or have ended: those named, or all of a bucket, of a range or of a subject.
 
-    By --subject alone, its schedules are deleted, too.
+    By --subject alone, its schedules are deleted, too, and batches with their members.
     """
     if are_named(task_ids, **selecting.given(), status=status, dry_run=asking.dry_run):
         delete_each(session, task_ids or (), session.client().delete)

@@ -133,6 +133,8 @@ def define(
         attr.PAYLOAD: batch.to_payload(),
         **batch.listed(),
     }
+    if attr.SUBJECT in of_members:  # it is found with its members
+        row[attr.SUBJECT] = of_members[attr.SUBJECT]
     if (parent := of_members.get(attr.TRACEPARENT, current_traceparent())) is not None:
         row[attr.TRACEPARENT] = parent
     return batch, scheduled(row, BATCH_ACTION, settings_cache, created=now, now=now)

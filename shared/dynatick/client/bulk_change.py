@@ -305,16 +305,21 @@ class _Update(_Change):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Deletion(_Change):
-    """Deletes each row; running ones are skipped."""
+    """Deletes each row; running ones are skipped. Of all of a subject, batches go with their members."""
 
     def require(self, row: Row) -> None:
-        task_update.require_deletable(row)
+        task_update.require_deletable(row, with_members=self.selection.is_all_of_subject)
 
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         return [_result(entry, partial(self._delete, entry)) for entry, _ in batch]
 
     def _delete(self, entry: Entry) -> Changed:
-        row = task_update.delete(self.store, entry.task_id, check=partial(self.check, entry))
+        row = task_update.delete(
+            self.store,
+            entry.task_id,
+            check=partial(self.check, entry),
+            with_members=self.selection.is_all_of_subject,
+        )
         return Changed(entry.task_id, TaskView.from_row(row))
 
 
@@ -467,7 +472,8 @@ class BulkTasks(TaskLists):
         """Deletes the rows of the tasks of a bucket, range or subject, with the arguments of ``cancel_many``; a result
         has the task as it was. Running ones are skipped: repeat the call when they have ended.
 
-        Of a ``subject`` alone, its schedules are deleted first, so that none of them makes another task.
+        Of a ``subject`` alone, its schedules are deleted first, so that none of them makes another task, and batches
+        with their members: what was to follow one is not inserted any more.
         """
         selection = self._selection(bucket, selected)
         histories.check_optional_limit(limit)

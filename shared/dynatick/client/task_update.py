@@ -27,6 +27,7 @@ from dynatick.domain.conditional_update import (
     merge_updates,
 )
 from dynatick.domain.lifecycle import state_of, states_before
+from dynatick.domain.packs import body_id
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
@@ -152,10 +153,16 @@ def carry_out(
 
 
 def delete(
-    store: Store, task_id: str, version: str | None = None, *, check: Callable[[Row], object] = lambda row: None
+    store: Store,
+    task_id: str,
+    version: str | None = None,
+    *,
+    check: Callable[[Row], object] = lambda row: None,
+    with_members: bool = False,
 ) -> Row:
-    """Removes a task that isn't running, and returns its row. The delete is conditional on the row as it was read, so
-    no claim is undone. ``check``: raises for a row that is to stay.
+    """Removes a task that isn't running, and returns its row; a pack with the payloads of its members. The delete is
+    conditional on the row as it was read, so no claim is undone. ``check``: raises for a row that is to stay.
+    ``with_members``: as of ``require_deletable``.
 
     Raises TaskNotFound, TransitionRefused, TaskChanged if it isn't in the ``version``, StoreError.
     """
@@ -164,15 +171,24 @@ def delete(
         raise TaskNotFound(task_id)
     for _ in range(_TRIES):
         check(row)
-        require_deletable(row)
+        require_deletable(row, with_members=with_members)
         conditions = as_read(row, *_DECIDES_DELETION) if version is None else in_version(row, version)
-        if store.delete(task_id, conditions=conditions):
-            return row
-        now = store.get(task_id)
-        if now is None:  # by this very request, whose answer was lost, or by another
+        # If not, and it is gone, it was deleted by this very request, whose answer was lost, or by another.
+        now = None if store.delete(task_id, conditions=conditions) else store.get(task_id)
+        if now is None:
+            if RowView(row).is_pack:
+                _delete_payloads(store, task_id)
             return row
         row = now
     raise StoreError(f"cannot delete {task_id!r}: other requests changed it {_TRIES} times")
+
+
+def _delete_payloads(store: Store, pack_id: str) -> None:
+    payloads = body_id(pack_id)
+    try:
+        store.delete(payloads)
+    except StoreError as error:
+        raise StoreError(f"deleted {pack_id!r}, and its payloads in {payloads!r} perhaps not: {error}") from None
 
 
 def state_shown(row: Row) -> str:
@@ -211,9 +227,11 @@ def require(row: Row, action: str) -> None:
         raise TransitionRefused(RowView(row).task_id, action, state, allowed, instead=instead)
 
 
-def require_deletable(row: Row) -> None:
-    """Raises TransitionRefused for a schedule, for a batch that has not ended, and for a task that runs."""
-    _require_task(row, "delete")
+def require_deletable(row: Row, *, with_members: bool = False) -> None:
+    """Raises TransitionRefused for a schedule, for a task that runs, and for a batch that has not ended, unless it is
+    to be deleted ``with_members``."""
+    if not (with_members and row.get(attr.ACTION) == BATCH_ACTION):
+        _require_task(row, "delete")
     if (state := state_shown(row)) in (Status.RUNNING, Status.WAITING) and not RowView(row).is_released:
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
         wait = "cancel it first" if state == Status.WAITING else wait

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.client.support import client_of, each_state, started, world_of
 from tests.unit.engine.support import World
 
-from dynatick import InvalidInput, TaskClient
-from dynatick.client import Changed, ManyResult, Skipped, WouldChange
+from dynatick import InvalidInput, StoreError, TaskClient
+from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.engine.ports import Listing
 
 ADA = "customer:ada"
@@ -115,6 +115,38 @@ def test_a_customer_leaves(world: World, client: TaskClient) -> None:
     assert done == {Changed: deleted, Skipped: ["runs"]}
     assert world.store.listed_by("subject", ADA).ids == ["runs"]
     assert client.get("bobs").subject == "customer:bob"
+
+
+def test_a_batch_goes_with_its_members_and_their_payloads(world: World, client: TaskClient) -> None:
+    then = {"action": "log", "payload": {"iban": "DE02"}}
+    for subject in ("customer:zoe", "customer:bob"):
+        payloads = [{"iban": "DE02"}] * 501
+        client.batches.insert(payloads, batch_id=subject[9:], action="log", due_at=LATER, then=then, subject=subject)
+    client.run_now("zoe/000000000")
+    ids = ["zoe", "zoe/000000000", "zoe/000000000-000000499", "zoe/000000500-000000500"]
+    assert by_result(client.delete_many(subject="customer:zoe", dry_run=True)) == {WouldChange: ids}
+    assert by_result(client.delete_many(subject="customer:zoe")) == {Changed: ids}
+    left = [str(row["taskId"]) for row in world.store.scan(open_only=False).rows]
+    assert [one for one in left if "zoe" in one] == []
+    assert len([one for one in left if one.startswith(("bob/", "_dynatick#pack#bob/"))]) == 4
+    (skipped, *_) = client.delete_many(subject="customer:bob", status="scheduled")
+    assert isinstance(skipped, Skipped) and "it is a batch; cancel it with its members" in skipped.reason
+
+
+def test_payloads_that_may_be_left_are_named(world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.batches.insert([{}], batch_id="news", action="log", due_at=LATER, subject="customer:zoe")
+    delete = world.store.delete
+
+    def fails_for_payloads(task_id: str, conditions: Any = ()) -> bool:
+        if task_id.startswith("_dynatick#pack#"):
+            raise StoreError("no answer")
+        return delete(task_id, conditions)
+
+    monkeypatch.setattr(world.store, "delete", fails_for_payloads)
+    batch, pack = client.delete_many(subject="customer:zoe")
+    assert isinstance(batch, Changed) and isinstance(pack, ChangeUnknown)
+    said = "and its payloads in '_dynatick#pack#news/000000000-000000000' perhaps not: no answer"
+    assert str(pack.error) == f"deleted 'news/000000000-000000000', {said}"
 
 
 def test_schedules_stay_if_more_than_the_subject_is_asked_for(client: TaskClient) -> None:
