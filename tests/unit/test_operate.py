@@ -43,6 +43,16 @@ def test_each_kind_and_each_state_of_a_letter_has_its_row() -> None:
     assert sorted(states) == sorted(map(str, LetterState))
 
 
+def test_the_section_of_lost_invocations_names_each_sender_to_the_failure_queue() -> None:
+    section = TEXT.split("### InvocationsLostAlarm")[1].split("### ")[0]
+    kinds = ("OnFailure", "DeadLetterConfig")
+    senders = {
+        name for name, one in template.load()["Resources"].items() if any(f"'{kind}'" in str(one) for kind in kinds)
+    }
+    assert set(re.findall(r"`(\w+(?:Function|Rule))`", section)) == senders
+    assert section.index("Drop the file again") < section.index("Purge the queue")
+
+
 def test_the_log_words_are_the_codes() -> None:
     root = Path(__file__).parents[2]
     folders = (root / "shared" / "dynatick", root / "functions")
