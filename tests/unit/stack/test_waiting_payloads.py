@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.builders import InProcess
 from dynatick import TaskClient
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import StoreError
-from dynatick_stack import waiting_payloads
+from dynatick_stack import template, waiting_payloads
 
 
 def schema(*required: str) -> str:
@@ -85,6 +87,26 @@ def test_nothing_is_read_where_no_type_has_changed_or_nothing_is_deployed(
         ({"mail": schema("to")}, {}),
     ):  # fmt: skip
         assert checked(schemas, outputs) == (0, [])
+
+
+def test_the_page_names_the_rights_that_the_check_takes(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a batch among what waits: its members are read by their pack."""
+    client = TaskClient.connect("tasks", region="eu-central-1", profile="mine", timeout_seconds=60)
+    due = world.clock() + timedelta(hours=1)
+    client.batches.insert([{"address": "ben"}] * 3, batch_id="news", action="mail", due_at=due)
+    called: set[str] = set()
+    for name, action in {"get": "GetItem", "get_many": "BatchGetItem", "scan": "Scan"}.items():
+        read = getattr(world.store, name)
+
+        def noted(*args: Any, read: Any = read, action: str = action, **kwargs: Any) -> Any:
+            called.add(action)
+            return read(*args, **kwargs)
+
+        monkeypatch.setattr(world.store, name, noted)
+    assert checked({"mail": schema("to")}, DEPLOYED)[0] == 6
+    page = (template.ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"to check what waits, ([^(]+) on the table", page)
+    assert set(re.findall(r"`(?:dynamodb:)?(\w+)`", named)) == called
 
 
 def test_a_table_that_can_not_be_read_is_said_and_keeps_no_one_from_deploying(
