@@ -18,7 +18,7 @@ myst_enable_extensions = ["fieldlist"]
 myst_heading_anchors = 4
 # llms.txt and llms-full.txt, for programs that read instead of people.
 llms_txt_title = f"Dynatick {release}"
-llms_txt_summary = """A task scheduler on AWS for Python teams: one DynamoDB table, one EventBridge rule, a few Lambda
+llms_txt_summary = """A task scheduler on AWS for Python teams: one DynamoDB table, two EventBridge rules, a few Lambda
 functions. Insert a task with or without a time; a tick runs it when it is due; ask any time bucket what
 happened in it."""
 llms_txt_exclude = ["decisions/*"]

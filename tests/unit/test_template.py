@@ -52,6 +52,16 @@ def test_every_parameter_is_described_grouped_and_used_and_has_a_default() -> No
         assert f'"Ref": "{name}"' in rest, name
 
 
+def test_the_readme_counts_what_a_stack_has_by_default() -> None:
+    def by_default(kind: str) -> list[str]:
+        return [name for name in of_type(kind) if "Condition" not in RESOURCES[name]]
+
+    words = {2: "two", 3: "three"}
+    readme = " ".join((template.ROOT / "README.md").read_text(encoding="utf-8").split())
+    rules, functions = by_default("AWS::Events::Rule"), by_default("AWS::Serverless::Function")
+    assert f"{words[len(rules)]} EventBridge rules, {words[len(functions)]} Lambda functions" in readme
+
+
 # --- Ticks --------------------------------------------------------------------
 
 
