@@ -11,8 +11,9 @@ start.
 from __future__ import annotations
 
 import inspect
+import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -237,7 +238,7 @@ class Handler:
             raise InvalidInput("payload", f"a {type(payload).__name__}", f"JSON cannot hold it: {error}") from None
         if not isinstance(encoded, dict):
             raise InvalidInput("payload", f"a {type(payload).__name__}", f"expected {_name_of(self._payload_type)}")
-        _check_finite(unencoded, encoded, "payload")
+        _check_and_sort(unencoded, encoded, "payload")
         try:
             self._adapter.validate_python(encoded)
         except ValidationError as error:
@@ -444,17 +445,26 @@ def _is_of(adapter: TypeAdapter[Any] | None, schema: str | None, raw: object) ->
     return True
 
 
-def _check_finite(given: object, encoded: object, field: str) -> None:
-    """Refuses NaN and infinity that pydantic has made null, as it does where the type says nothing of the value. The
-    others it keeps, and an insert refuses them."""
+def _check_and_sort(given: object, encoded: object, field: str) -> None:
+    """Sorts what was a set: each process has its own order of the members, and ids are derived from payloads. Refuses
+    NaN and infinity that pydantic has made null, as it does where the type says nothing of the value. The others it
+    keeps, and an insert refuses them."""
     if encoded is None and isinstance(given, float):
         raise InvalidInput(field, given, "expected a finite number")
     if isinstance(encoded, dict) and isinstance(given, Mapping):
         for (name, part), value in zip(encoded.items(), given.values(), strict=False):
-            _check_finite(value, part, f"{field}.{name}")
+            _check_and_sort(value, part, f"{field}.{name}")
     elif isinstance(encoded, list) and isinstance(given, Iterable):
         for number, (value, part) in enumerate(zip(given, encoded, strict=False)):
-            _check_finite(value, part, f"{field}[{number}]")
+            _check_and_sort(value, part, f"{field}[{number}]")
+        if isinstance(given, Set):
+            encoded.sort(key=_by_length_and_text)
+
+
+def _by_length_and_text(part: object) -> tuple[int, str]:
+    """For an order of any JSON values; that of whole numbers is theirs."""
+    text = json.dumps(part, sort_keys=True)
+    return len(text), text
 
 
 def _name_of(kind: object) -> str:
