@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import celery
@@ -28,6 +29,7 @@ from dynatick.actions.handlers import HandlerContext, declare
 from dynatick.client.schedule_sync import SyncResult
 from dynatick.domain import attributes as attr
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.task import TERMINAL
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound, TransitionRefused
 from dynatick.store.codec import decode, encode
 from dynatick.task_function import TaskFunction, current_client
@@ -89,7 +91,8 @@ class Celery(celery.Celery):
         **options: Any,
     ) -> Any:
         """Raises InvalidInput for arguments that JSON can't hold, and what ``TaskClient.insert`` raises. With the id of
-        a message that is in the table already, it returns that one; if it is another message, it raises TaskExists."""
+        a message that waits in the table already, it returns that one; if it is another message, it raises
+        TaskExists. After one that has ended, it waits again under the same id."""
         now: datetime = self.now()
         delay, due_at = (timedelta(seconds=countdown), None) if countdown else (None, self._instant(eta))
         wait = delay if due_at is None else due_at - now
@@ -107,9 +110,11 @@ class Celery(celery.Celery):
         elif isinstance(expires, datetime):
             kept["expires"] = expires.isoformat()
         message = _message(name, args, kwargs, {**kept, "task_id": task_id})
-        function, retries = handler_for(self), options.get("retries") or 0
-        row_id = f"{task_id}.retry-{retries}" if retries else task_id
-        found = function.schedule(message, due_at=due_at, delay=delay, task_id=row_id, if_exists="keep")
+        row_id = _row_id(task_id, options)
+        insert = partial(handler_for(self).schedule, message, due_at=due_at, delay=delay, task_id=row_id)
+        found = insert(if_exists="keep")
+        if found.action == ACTION and found.status in TERMINAL:  # of an earlier use of the id
+            found = insert(if_exists="replace")
         if found.action != ACTION or _content(found.payload) != _content(asdict(message)):
             raise TaskExists(row_id)
         result = (options.get("result_cls") or self.AsyncResult)(task_id)
@@ -253,6 +258,12 @@ def _message(name: str, args: Any, kwargs: Any, options: Mapping[str, Any]) -> M
     return Message(
         name, plain("args", list(args or ())), plain("kwargs", dict(kwargs or {})), plain("options", dict(options))
     )
+
+
+def _row_id(task_id: str, options: Mapping[str, Any]) -> str:
+    """One for each message of a Celery task: its replacements and retries have the same task id."""
+    replaced, retries = (options.get(name) or 0 for name in ("replaced_task_nesting", "retries"))
+    return f"{task_id}{f'.replaced-{replaced}' if replaced else ''}{f'.retry-{retries}' if retries else ''}"
 
 
 def _content(payload: Mapping[str, object]) -> object:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from celery import Celery as PlainCelery
-from celery import group
+from celery import Task, group
 from celery.beat import SchedulingError
+from celery.exceptions import Ignore, Retry
 from celery.schedules import BaseSchedule, crontab, schedule
 from shop import app, remind, report
 
@@ -123,6 +125,60 @@ def test_a_message_of_the_same_id_is_the_same_or_refused(dynatick: VirtualInstal
     assert {one.task_id for one in dynatick.waiting} == waiting
     dynatick.advance(hours=2)
     assert sorted(str(one[2]) for one in sent(dynatick)) == ["remind-0.1", "remind-1", "remind-1", "remind-1e+30"]
+
+
+@pytest.fixture
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is sent to the broker: options by their names."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(PlainCelery, "send_task", lambda self, *_, **named: found.append(named))
+    return found
+
+
+def works(task: Task, message: Mapping[str, Any], expected: type[Exception], *arguments: object) -> None:
+    """What a worker does with a message: the task runs, and ends with an exception of Celery's."""
+    names = ("task_id", "retries", "replaced_task_nesting")
+    given = {name: message[name] for name in names if message.get(name) is not None}
+    task.push_request(id=given.pop("task_id"), args=arguments, kwargs={}, called_directly=False, **given)
+    try:
+        with pytest.raises(expected):
+            task.run(*arguments)
+    finally:
+        task.pop_request()
+
+
+def test_a_message_that_replaces_another_waits_each_time(
+    dynatick: VirtualInstallation, messages: list[dict[str, Any]]
+) -> None:
+    @app.task(bind=True, shared=False, name="shop.poll")
+    def poll(self: Task, job: str) -> None:
+        if messages[-1].get("retries"):
+            raise self.replace(poll.s(job).set(countdown=7200))
+        raise self.retry(countdown=7200)
+
+    messages.append({"task_id": "job"})
+    for _ in range(4):
+        works(poll, messages[-1], Ignore if messages[-1].get("retries") else Retry, "one")
+        dynatick.advance(hours=2)
+    rows = ["job.retry-1", "job.replaced-1", "job.replaced-1.retry-1", "job.replaced-2"]
+    assert [one.task_id for one in dynatick.executed_of("celery")] == rows
+    assert {one["task_id"] for one in messages} == {"job"}
+
+
+def test_an_id_is_used_again_once_its_message_was_sent(
+    dynatick: VirtualInstallation, messages: list[dict[str, Any]]
+) -> None:
+    @app.task(bind=True, shared=False, name="shop.sync")
+    def sync(self: Task, day: int) -> None:
+        raise self.retry(countdown=7200)
+
+    for day in range(2):
+        works(sync, {"task_id": "sync-ada"}, Retry, day)
+        works(sync, {"task_id": "sync-ada"}, Retry, day)  # its message came twice
+        sync.apply_async([day], task_id="daily", countdown=7200)
+        assert {one.task_id for one in dynatick.waiting} == {"sync-ada.retry-1", "daily"}
+        dynatick.advance(days=1)
+    assert sorted(one["task_id"] for one in messages) == ["daily", "daily", "sync-ada", "sync-ada"]
 
 
 def test_revoke_cancels_what_waits_and_tells_the_workers(
