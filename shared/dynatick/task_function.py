@@ -450,7 +450,7 @@ def declared_schedules(module: str | ModuleType) -> list[dict[str, object]]:
     rows under the table's names. ``module``: one that is imported, or its name. Raises InvalidInput for a payload that
     a function refuses; and what the import raises."""
     module = import_module(module) if isinstance(module, str) else module
-    functions = {id(one): one for one in vars(module).values() if isinstance(one, TaskFunction)}
+    functions = {id(one): one for one in list(vars(module).values()) if isinstance(one, TaskFunction)}
     return [row for function in functions.values() for row in function.declared()]
 
 

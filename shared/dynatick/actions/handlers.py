@@ -353,8 +353,9 @@ def load_handlers(module: str | ModuleType, max_timeout_seconds: int | None = No
         problem = f"the module {shown(module)} cannot be imported: {cause}"
         raise ConfigurationError("HandlersModule", problem) from error
     found: dict[int, Handler] = {}
-    arounds = [value for value in vars(module).values() if callable(value) and getattr(value, _AROUND, False) is True]
-    for function in vars(module).values():
+    values = list(vars(module).values())  # pydantic adds a generic type to the module when an annotation is resolved
+    arounds = [value for value in values if callable(value) and getattr(value, _AROUND, False) is True]
+    for function in values:
         # The function as the module has it: further decorators may wrap it, and they copy the attribute.
         declaration = getattr(function, _DECLARATION, None) if callable(function) else None
         if isinstance(declaration, _Declaration) and id(function) not in found:

@@ -372,6 +372,22 @@ _mark = 5
     assert results(a_module(text, module=other, other=other.other)) == {"mine": "mine", "other": "other"}
 
 
+def test_a_payload_can_be_a_generic_model_that_its_annotation_makes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "generic_handlers.py").write_text("""
+from __future__ import annotations
+from typing import Generic, TypeVar
+from pydantic import BaseModel
+from dynatick import task
+T = TypeVar("T")
+class Page(BaseModel, Generic[T]):
+    items: list[T]
+@task("send-page")
+def send_page(page: Page[int]) -> int: return len(page.items)
+""")
+    assert [one.name for one in load_handlers("generic_handlers")] == ["send-page"]
+
+
 def test_further_decorators_are_applied_and_keep_what_the_handler_declares():
     module = a_module("""
 from functools import wraps
