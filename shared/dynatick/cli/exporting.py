@@ -52,8 +52,7 @@ def export_file(
     """
     client = session.client()
     selection, chosen = selecting.select(client, status=status), chosen_format(form, file)
-    table = getattr(client.store, "table", session.table)
-    arguments = {"table": table, **selection.words(), "state": state, "format": str(chosen)}
+    arguments = {"table": session.address(client), **selection.words(), "state": state, "format": str(chosen)}
 
     def rows(after: After | None) -> Iterator[Row]:
         return client.export(selection, after=after)

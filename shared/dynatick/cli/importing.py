@@ -53,8 +53,8 @@ class FileOptions:
 def import_file(session: Session, file: InputFile, *, options: FileOptions) -> None:
     """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
 
-    A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again; the
-    file FILE.progress says where.
+    A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again on
+    the same table with the same options; the file FILE.progress says where.
     """
     import_tasks(session, file, options, schedules_only=False)
 
@@ -67,12 +67,19 @@ class _Place:
     line: int
     latest: str | None  # the id of the latest task that is in the table
     counts: Mapping[str, int]
+    arguments: Mapping[str, object]  # where the tasks go, and how the file is read
     errors: int | None = None  # bytes of the file of errors
 
     @classmethod
-    def of(cls, run: Import, errors: ErrorsFile | None) -> _Place:
-        size = None if errors is None else errors.size
-        return cls(offset=run.offset, line=run.line, latest=run.latest, counts=run.tally.to_row(), errors=size)
+    def of(cls, run: Import, arguments: Mapping[str, object], errors: ErrorsFile | None) -> _Place:
+        return cls(
+            offset=run.offset,
+            line=run.line,
+            latest=run.latest,
+            counts=run.tally.to_row(),
+            arguments=arguments,
+            errors=None if errors is None else errors.size,
+        )
 
     @classmethod
     def parse(cls, recorded: Mapping[str, Any]) -> _Place:
@@ -118,9 +125,17 @@ def import_tasks(session: Session, file: str, options: FileOptions, *, schedules
     with ExitStack() as opened:
         source, path = open_source(file, opened)
         form = options.form or (FileFormat.NDJSON if path is None else format_of(path.name))
+        id_prefix = PREFIX if options.id_prefix is None else options.id_prefix
+        arguments = {
+            "table": session.address(client),
+            "format": str(form),
+            "idPrefix": id_prefix,
+            "dropState": options.drop_state,
+            "schedulesOnly": schedules_only,
+        }
         checkpoint = Checkpoint(path, _Place.parse) if path is not None and path.is_file() else None
         place = None if checkpoint is None or options.restart else checkpoint.read()
-        if place is not None and not _has_latest(client.get, place):
+        if place is not None and (place.arguments != arguments or not _has_latest(client.get, place)):
             place = None
         if place is not None:
             say(f"Continuing at line {place.line}, where the run before ended; --restart begins anew")
@@ -128,19 +143,19 @@ def import_tasks(session: Session, file: str, options: FileOptions, *, schedules
         run = Import(
             insert_rows=client.insert_rows,
             report=_say_error if errors is None else lambda error: errors.write(error.to_json()),
-            id_prefix=PREFIX if options.id_prefix is None else options.id_prefix,
+            id_prefix=id_prefix,
             drop_state=options.drop_state,
             schedules_only=schedules_only,
         )
         if place is not None:
             run.offset, run.line, run.latest = place.offset, place.line, place.latest
             run.tally = InsertCounts.from_row(place.counts)
-        here = _Place.of(run, errors)
+        here = _Place.of(run, arguments, errors)
         with _progress(None if path is None or checkpoint is None else path.stat().st_size) as advance:
             try:
                 for _ in run.run(read(source, form, offset=run.offset, number=run.line)):
                     if run.offset != here.offset:
-                        here = _Place.of(run, errors)
+                        here = _Place.of(run, arguments, errors)
                         if checkpoint is not None:
                             checkpoint.keep(here)
                     advance(run.offset, run.tally)
@@ -175,7 +190,7 @@ def _judge(run: Import, errors: str | None) -> None:
 
 
 def _has_latest(get: Callable[[str], object], place: _Place) -> bool:
-    """Whether the table has the latest task of the run before, which may have been on another table."""
+    """Whether the table has the latest task of the run before: it may have been created anew since."""
     if place.latest is None:
         return False
     try:

@@ -72,6 +72,10 @@ class Session:
         store = open_store(self._settings(self._table()))
         return TaskClient(store, clock=self.clock, caller=self.caller, interface="command line")
 
+    def address(self, client: TaskClient) -> str | None:
+        """Which table it is of all that have this name. Raises StoreError, ConfigurationError."""
+        return getattr(client.store, "address", self.table)
+
     def dead_letters(self, queue_url: str | None) -> DeadLetters:
         """The dead letters of the installation, or of another queue. Raises CommandFailed if none is named."""
         client = self.client()

@@ -131,6 +131,12 @@ class DynamoStore:
             with translated("connect"):
                 _ = self._client
 
+    @property
+    def address(self) -> str:
+        """The URL of the endpoint, which names the region, with the table's name. Raises StoreError."""
+        with translated("connect"):
+            return f"{self._client.meta.endpoint_url}/{self.table}"
+
     def get(self, task_id: str) -> Row | None:
         with translated("read a row"):
             try:

@@ -157,6 +157,26 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     assert "Continuing" not in ended.err and len(store.asked) == 2000
 
 
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (["--table", "staging"], ["--table", "prod"]),
+        (["--id-prefix", "first-"], ["--id-prefix", "second-"]),
+        ([], ["--drop-state"]),
+        ([], ["--format", "json"]),
+    ],
+)
+def test_another_import_of_the_same_file_begins_anew(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: list[str], now: list[str]
+) -> None:
+    """Its table may have the latest task of the one before, yet not those before that."""
+    store, file = faltering(monkeypatch, Falters(20)), written(tmp_path, "".join(TASK % n for n in range(1000)))
+    assert shell("task", "import", file, *before).code == 6
+    store.batches, store.asked = 10**6, []
+    ended = shell("task", "import", file, *now)
+    assert (ended.code, len(store.asked), "Continuing" in ended.err) == (0, 1000, False)
+
+
 def test_errors_go_to_a_file_and_never_into_the_file_itself(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     file, errors = written(tmp_path), tmp_path / "errors.ndjson"
     ended = shell("task", "import", file, "--errors", str(errors), "-o", "json")

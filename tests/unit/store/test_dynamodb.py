@@ -218,6 +218,11 @@ def test_a_single_insert_that_was_sent_twice_is_no_certain_refusal(monkeypatch: 
     assert len(sent) == times
 
 
+def test_the_address_of_a_table_names_its_region_and_its_endpoint() -> None:
+    assert DynamoStore("tasks", region="eu-west-1").address == "https://dynamodb.eu-west-1.amazonaws.com/tasks"
+    assert DynamoStore("tasks", region="eu-west-1", endpoint_url="http://h:1").address == "http://h:1/tasks"
+
+
 def test_rows_are_read_consistently() -> None:
     """The closed watermark is read after a row's image; an older one would leave the row in a bucket that is closed."""
     asked: list[tuple[str, object]] = []
