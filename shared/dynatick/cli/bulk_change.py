@@ -150,10 +150,10 @@ def list_results(
     return counts
 
 
-def check_answered(counts: Mapping[str, int]) -> None:
-    """Raises CommandFailed if some results are unknown."""
+def check_answered(counts: Mapping[str, int], then: str = "repeat the command") -> None:
+    """Raises CommandFailed if some results are unknown. ``then``: what to do about them."""
     if counts.get("unknown"):
-        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
+        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; {then}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,7 @@ class BulkCommand:
     done: str
     asking: Asking
     runs: FollowedRuns | None = None  # of a redrive: what follows them
+    repeated: str | None = None  # what the command again does to those that it has changed; None: nothing
 
 
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
@@ -172,14 +173,14 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     from dynatick.client import ConfirmedChange
 
     if command.asking.dry_run:
-        show_results(session, change(dry_run=True), command.done)
+        show_results(session, change(dry_run=True), command)
         return
     if command.asking.yes or not is_interactive():
         _change(session, change(dry_run=False), command)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
     if not number:
-        show_results(session, iter(()), command.done)
+        show_results(session, iter(()), command)
         return
     many = (
         "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"
@@ -188,13 +189,14 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
     _change(session, confirmed.results(), command)
     if confirmed.has_more():
-        say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
+        then = f"the command again {command.repeated}" if command.repeated else "repeat the command for them"
+        say(f"More tasks match by now, and were not {command.done}: {then}")
 
 
 def _change(session: Session, results: Iterator[ManyResult], command: BulkCommand) -> None:
     """Shows the results of a change, and ends it if they are not all shown: its record then says so."""
     with closing(results):  # type: ignore[type-var]  # those of the client are generators
-        show_results(session, results, command.done, command.runs)
+        show_results(session, results, command)
 
 
 def check_wait(timeout: str | None, *, wait: bool) -> None:
@@ -227,21 +229,23 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def show_results(session: Session, results: Iterator[ManyResult], done: str, runs: FollowedRuns | None = None) -> None:
-    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``runs`` follows
-    those that were begun.
-
-    Raises CommandFailed if some results are unknown.
-    """
+def show_results(session: Session, results: Iterator[ManyResult], command: BulkCommand) -> None:
+    """Prints the result of each task, and the counts. Raises CommandFailed if some results are unknown."""
     from dynatick.client import Changed
 
     def rows() -> Iterator[Mapping[str, object]]:
         for result in results:
-            if runs is not None and isinstance(result, Changed):
-                runs.add(result.task)
-            yield _row(result, done)
+            if command.runs is not None and isinstance(result, Changed):
+                command.runs.add(result.task)
+            yield _row(result, command.done)
 
-    check_answered(list_results(session, rows(), _COLUMNS, name="tasks"))
+    counts = list_results(session, rows(), _COLUMNS, name="tasks")
+    if command.repeated:
+        check_answered(
+            counts, f"see which were {command.done}, and name the others: the command again {command.repeated}"
+        )
+    else:
+        check_answered(counts)
 
 
 def _row(result: ManyResult, done: str) -> Mapping[str, object]:

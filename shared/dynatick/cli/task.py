@@ -274,7 +274,8 @@ def reschedule(
         delay_seconds=delay_seconds,
         shift=shift,
     )
-    change_many(session, move, BulkCommand("reschedule", "rescheduled", asking))
+    repeated = None if shift is None else "shifts all once more"
+    change_many(session, move, BulkCommand("reschedule", "rescheduled", asking, repeated=repeated))
 
 
 @command(app)

@@ -1,7 +1,7 @@
 """Changes all tasks of a selection: one conditional write each, in batches.
 
 A task that the index lists is checked again by its row, and by the write. A task that another request has changed
-meanwhile is skipped, and a second call changes nothing that the first has changed.
+meanwhile is skipped, and a second call changes nothing that the first has changed, unless it shifts times.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class ChangeUnknown:
-    """The write failed or got no answer, so whether the task was changed is not known. Repeat the call to find out."""
+    """The write failed or got no answer, so whether the task was changed is not known. Repeat the call to find out; but
+    not one with a ``shift``, which would shift the others once more: read the task."""
 
     task_id: str
     error: StoreError
@@ -526,7 +527,7 @@ class BulkTasks(TaskLists):
         """Gives the waiting tasks of a bucket, range or subject another time: the same to all, by ``due_at`` or
         ``delay_seconds``, or by ``shift`` each its own time, later or earlier. A time that has passed means the next
         tick. Each task is moved once; with ``due_at``, tasks that have this time already are skipped. With a ``shift``
-        to later, the latest buckets come first, also for ``limit``.
+        to later, the latest buckets come first, also for ``limit``; a second call shifts all once more.
         """
         rescheduling = self._decisions.rescheduling(due_at, delay_seconds, shift)
         given = {"at": due_at, "delay": delay_seconds, "by": shift}

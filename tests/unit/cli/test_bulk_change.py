@@ -133,6 +133,18 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     assert (by_id.code, by_id.err) == (6, "2 unknown\nerror: 2 of 3 not redriven\n")
 
 
+def test_a_shift_is_not_to_be_repeated(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command would shift a second time those that it has shifted."""
+    write = MemoryStore.write
+    monkeypatch.setattr(
+        MemoryStore, "write", lambda store, change: Unknown("no") if change.task_id == "w2" else write(store, change)
+    )
+    ended = shell("task", "reschedule", "--bucket", "2026-12-31#12:30", "--by", "+1h")
+    assert (ended.code, due(waiting)) == (6, ["13:30", "12:30", "13:30"])
+    then = "see which were rescheduled, and name the others: the command again shifts all once more"
+    assert ended.err == f"2 rescheduled, 1 unknown\nerror: 1 got no answer; {then}\n"
+
+
 def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
     for n in range(BATCH + 20):
         world.store.create(scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed"))
