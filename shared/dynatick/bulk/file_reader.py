@@ -9,6 +9,7 @@ from dynatick.bulk import csv_reader
 from dynatick.bulk.record import (
     MAX_EMPTY_LINES,
     MAX_LINE_BYTES,
+    MAX_PAYLOAD_BYTES,
     FileFormat,
     Line,
     Record,
@@ -33,13 +34,14 @@ def read(
     """
     if form is FileFormat.CSV:
         return csv_reader.read(source, offset, number, of_payloads=of_payloads)
-    found = lines(source(offset), offset=offset, number=number)
+    limit = MAX_PAYLOAD_BYTES if of_payloads else MAX_LINE_BYTES
+    found = lines(source(offset), offset=offset, number=number, limit=limit)
     if form is FileFormat.JSON and offset == 0:
-        return _document(found)
-    return _by_line(found)
+        return _document(found, limit)
+    return _by_line(found, limit)
 
 
-def _by_line(found: Iterator[Line]) -> Iterator[Record]:
+def _by_line(found: Iterator[Line], limit: int) -> Iterator[Record]:
     empty = 0  # consecutive empty lines
     for line in found:
         content = line.without_bom()
@@ -53,20 +55,20 @@ def _by_line(found: Iterator[Line]) -> Iterator[Record]:
         row = error = None
         try:
             if line.too_long:
-                raise too_long(line)
+                raise too_long(line, limit)
             row = _row(content, "line")
         except InvalidInput as wrong:
             error = wrong
         yield Record(line.number, line.end, line.number + 1, line.text(), row, error)
 
 
-def _document(found: Iterator[Line]) -> Iterator[Record]:
+def _document(found: Iterator[Line], limit: int) -> Iterator[Record]:
     """The record of a file that is one object. A large file, or one whose first line is an object, is read as lines."""
     read_lines: list[Line] = []
     for line in found:
         read_lines.append(line)
-        if line.too_long or line.end > MAX_LINE_BYTES:
-            yield from _by_line(chain(read_lines, found))
+        if line.too_long or line.end > limit:
+            yield from _by_line(chain(read_lines, found), limit)
             return
     filled = [line for line in read_lines if line.without_bom().strip()]
     if len(filled) > 1 and not _is_object(filled[0].without_bom()):
@@ -79,7 +81,7 @@ def _document(found: Iterator[Line]) -> Iterator[Record]:
         text = "".join(line.text() + "\n" for line in read_lines)
         yield Record(filled[0].number, read_lines[-1].end, read_lines[-1].number + 1, text.rstrip("\n"), row, error)
         return
-    yield from _by_line(iter(read_lines))
+    yield from _by_line(iter(read_lines), limit)
 
 
 def _row(content: bytes, field: str) -> dict[str, object]:

@@ -359,7 +359,7 @@ class _Lines:
         offset, number = self.order.offset, self.order.line
         if self.begins is not None and not offset:
             offset, number = self.begins.end, self.begins.next_line
-        for record in read(self.source, FileFormat.NDJSON, offset=offset, number=number):
+        for record in read(self.source, FileFormat.NDJSON, offset=offset, number=number, of_payloads=True):
             if len(self.kept) == MAX_MEMBERS:
                 self.kept.clear()
                 self.first += MAX_MEMBERS

@@ -81,7 +81,7 @@ class Import:
                     row = with_id(self._definition(record.row), self.id_prefix)
                 except InvalidInput as error:
                     record = replace(record, row=None, error=error)
-            self._in_flight.append(record)
+            self._in_flight.append(replace(record, row=None))  # the row is not kept
             yield row
             if self.should_stop():
                 return

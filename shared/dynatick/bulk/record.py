@@ -13,8 +13,13 @@ from dynatick.errors import InvalidInput
 Read = Callable[[int], bytes]
 """Returns up to the given number of bytes; none at the end."""
 
-MAX_LINE_BYTES = 400 * 1024
-"""The size of an item (DynamoDB quotas)."""
+_MAX_ITEM_BYTES = 400 * 1024  # (DynamoDB quotas)
+
+MAX_LINE_BYTES = 6 * _MAX_ITEM_BYTES
+"""Of an item of which each byte is escaped, as in an export: ``\\u0001``; in CSV, quotes in JSON are three bytes."""
+
+MAX_PAYLOAD_BYTES = _MAX_ITEM_BYTES
+"""Of a line with the payload of a member of a batch: 500 of them are in memory."""
 
 MAX_EMPTY_LINES = 100_000
 """Consecutive ones, between which the import can't stop. A file with more is refused."""
@@ -38,8 +43,8 @@ class Line:
         return self.content.removeprefix(_BOM) if self.number == 1 else self.content
 
     def text(self) -> str:
-        """The line as text without its end; malformed UTF-8 is escaped."""
-        return self.without_bom().decode("utf-8", "backslashreplace").rstrip("\r\n")
+        """The line as text without its end, as much of it as an item has; malformed UTF-8 is escaped."""
+        return self.without_bom()[:_MAX_ITEM_BYTES].decode("utf-8", "backslashreplace").rstrip("\r\n")
 
 
 def too_many_empty() -> InvalidInput:
@@ -48,9 +53,9 @@ def too_many_empty() -> InvalidInput:
     return InvalidInput("line", "", expected)
 
 
-def too_long(line: Line) -> InvalidInput:
+def too_long(line: Line, limit: int) -> InvalidInput:
     """The error for a line that is too long."""
-    return InvalidInput("line", line.text(), f"expected a line of at most {MAX_LINE_BYTES} bytes")
+    return InvalidInput("line", line.text(), f"expected a line of at most {limit} bytes")
 
 
 def lines(read: Read, *, offset: int = 0, number: int = 1, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:

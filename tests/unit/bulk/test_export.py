@@ -50,6 +50,23 @@ def test_an_export_is_imported_unchanged(form: FileFormat, rows: list[dict[str, 
     assert [(record.row, record.error) for record in found] == [(definition(row), None) for row in rows]
 
 
+@pytest.mark.parametrize("form", [FileFormat.NDJSON, FileFormat.CSV])
+@pytest.mark.parametrize(
+    "text", ["\u044f" * 195_000, '"' * 390_000, "\x01" * 390_000], ids=["letters", "quotes", "controls"]
+)
+def test_a_row_of_400_kb_is_imported_however_it_is_escaped(form: FileFormat, text: str) -> None:
+    row = {"taskId": "t", "action": "log", "payload": {"text": text}}
+    (record,) = records("".join(export_lines([row], form)), form)
+    assert (record.row, record.error) == (row, None)
+    assert len(record.text) <= 400 * 1024, "as much as a report of a refused line has"
+
+
+def test_a_payload_of_a_batch_is_no_longer_than_an_item() -> None:
+    """Five hundred of them are in memory."""
+    (record,) = records(json.dumps({"x": "x" * 400 * 1024}), of_payloads=True)
+    assert str(record.error).endswith("expected a line of at most 409600 bytes")
+
+
 def test_an_export_with_state_has_the_state_attributes() -> None:
     world = InProcess()
     world.tick()
