@@ -218,7 +218,7 @@ class Importer:
             except StoreError as error:
                 problem = str(error)
         if run.complete and not run.tally.unknown:
-            return self._ended(order, run.tally, errors)
+            return self._ended(order, run.tally, errors, {"nothingReadAfterLine": run.unreadable})
         if problem is None and run.tally.unknown:
             problem = "the table did not take a task"
         if offset == order.offset:

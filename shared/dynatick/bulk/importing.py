@@ -55,6 +55,7 @@ class Import:
     latest: str | None = None
     tally: InsertCounts = field(default_factory=InsertCounts)
     complete: bool = False  # every record has its answer
+    unreadable: int | None = None  # the line after which nothing could be read
     gave_up: bool = False  # the table is away
     _in_flight: deque[Record] = field(default_factory=deque)
     _exhausted: bool = False
@@ -81,6 +82,8 @@ class Import:
                     row = with_id(self._definition(record.row), self.id_prefix)
                 except InvalidInput as error:
                     record = replace(record, row=None, error=error)
+            if record.is_last:
+                self.unreadable = record.line
             self._in_flight.append(replace(record, row=None))  # the row is not kept
             yield row
             if self.should_stop():

@@ -186,7 +186,10 @@ def _judge(run: Import, errors: str | None) -> None:
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
     if tally.refused:
         lines = "1 line was" if tally.refused == 1 else f"{tally.refused} lines were"
-        raise CommandFailed(ExitCode.INVALID, f"{lines} refused; the others were inserted{where}")
+        others = (
+            "the others" if run.unreadable is None else f"nothing after line {run.unreadable} was read; those before"
+        )
+        raise CommandFailed(ExitCode.INVALID, f"{lines} refused; {others} were inserted{where}")
 
 
 def _has_latest(get: Callable[[str], object], place: _Place) -> bool:

@@ -225,6 +225,12 @@ def test_an_import_of_each_format_continues(function: Lambda, form: str, content
     assert function.world.row("t299")["payload"] == {"text": "a\n299"}
 
 
+def test_the_report_says_after_which_line_nothing_was_read(function: Lambda) -> None:
+    for name, content, after in (("a", "taskId\na\nb\n", None), ("b", 'taskId\na\n"b\nc\nd\n', 3)):
+        function.run(function.bucket.event(f"imports/{name}.csv", content))
+        assert function.bucket.report(f"{name}.csv")["nothingReadAfterLine"] == after
+
+
 def test_a_repeated_event_imports_nothing_and_a_file_uploaded_again_inserts_nothing(function: Lambda) -> None:
     event = function.bucket.event("imports/tasks.ndjson", MIXED)
     function.run(event)

@@ -188,6 +188,17 @@ def test_errors_go_to_a_file_and_never_into_the_file_itself(shell: Shell, world:
     assert shell("task", "import", file, "--errors", str(tmp_path / "no" / "folder")).code == 4
 
 
+def test_lines_that_were_not_read_are_not_said_to_be_in(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    """An open quote takes the rest of a CSV file with it, as too many empty lines do with any file."""
+    (file := tmp_path / "t.csv").write_text('taskId,action\na,log\nb,"log\nc,log\nd,log\n')
+    ended = shell("task", "import", str(file), "-o", "json")
+    assert (ended.code, ended.json["inserted"], ended.json["refused"]) == (3, 1, 1)
+    last = "error: 1 line was refused; nothing after line 3 was read; those before were inserted"
+    assert ended.err.splitlines()[-1] == last
+    ended = shell("task", "import", written(tmp_path, TASK % 1 + "\n" * 100_001 + TASK % 2))
+    assert "; nothing after line 100002 was read; those before were inserted" in ended.err
+
+
 def test_formats_by_name_and_by_option(
     shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
