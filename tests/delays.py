@@ -82,7 +82,7 @@ def delay(kind: str, patch: pytest.MonkeyPatch, sleep: Callable[[float], None] =
         number = left.get(one, CALLS)
         if number and (kind == "round" or threading.current_thread() is not threading.main_thread()):
             left[one] = number - 1
-            sleep(SECONDS)
+            sleep(SECONDS)  # wait: the delay
 
     patch.setattr(owner, name, late(getattr(owner, name), delays))
 

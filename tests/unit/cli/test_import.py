@@ -172,9 +172,10 @@ def test_another_import_of_the_same_file_begins_anew(
     """Its table may have the latest task of the one before, yet not those before that."""
     store, file = faltering(monkeypatch, Falters(20)), written(tmp_path, "".join(TASK % n for n in range(1000)))
     assert shell("task", "import", file, *before).code == 6
-    store.batches, store.asked = 10**6, []
+    store.batches, store.asked = 10**6, []  # the import before may still end the batches that it had begun
     ended = shell("task", "import", file, *now)
-    assert (ended.code, len(store.asked), "Continuing" in ended.err) == (0, 1000, False)
+    assert (ended.code, "Continuing" in ended.err) == (0, False)
+    assert {f"t{n}" for n in range(1000)} <= set(store.asked)
 
 
 def test_errors_go_to_a_file_and_never_into_the_file_itself(shell: Shell, world: InProcess, tmp_path: Path) -> None:
