@@ -122,6 +122,7 @@ REMOVALS = (
     Removal(19, 19, "every pass plans", "CONFIG_PLAN"),
     Removal(20, 20, "the pack counts a member before it has its row", "CONFIG_PACK"),
     Removal(20, 120, "a member's row is created over what is there", "CONFIG_PACK"),
+    Removal(20, 220, "a pack is released without a row for a member that runs", "CONFIG_PACK"),
     Removal(21, 21, "an expired pack is run again", "CONFIG_PACK"),
     Removal(22, 22, "clients change members of a running pack", "CONFIG_PACK"),
     Removal(22, 122, "a reschedule is two writes", "CONFIG_PACK"),

@@ -47,6 +47,9 @@ _KEPT: Final = frozenset(
 )  # fmt: skip
 """What a member has from its claimed pack, beside the user's own attributes."""
 
+ENDED: Final = re.compile(r"[0-9a-f]{1,125}(?:/[0-9a-f]{1,125}){2}", re.ASCII)
+"""The form of ``Pack.ended``."""
+
 SHOWN_OF_MEMBER: Final = frozenset({*_KEPT, attr.ATTEMPT}) - {attr.LEASE_UNTIL}
 """What a member without a row is shown with, of its pack."""
 
@@ -243,6 +246,16 @@ class Pack:
             attr.MEMBERS: self.span.members,
             **sets,
         }
+
+    @property
+    def ended(self) -> str:
+        """The members that are done, excluded and extracted, as text for an event."""
+        return f"{self.done:x}/{self.excluded:x}/{self.extracted:x}"
+
+    def with_ended(self, ended: str) -> Self:
+        """``ended``: what the property gives."""
+        done, excluded, extracted = (int(bits, 16) for bits in ended.split("/"))
+        return replace(self, done=done, excluded=excluded, extracted=extracted)
 
     def open(self) -> Iterator[int]:
         """The members that are still to be run."""

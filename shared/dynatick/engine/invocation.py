@@ -297,7 +297,7 @@ class Execution:
             submit=self.task_pool.submit,
             in_io_thread=self.in_io_thread,
             end=self._to_record,
-            released=lambda claimed, result, members: self._release(claimed.task, result, members),
+            released=self._pack_released,
             put_back=self._pack_put_back,
             lost=self._pack_lost,
         )
@@ -305,7 +305,7 @@ class Execution:
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones, by the same tokens; else by id
-        self.unreleased: dict[str, str] = {}  # ids of tasks, by the tokens of claims that another invocation releases
+        self.unreleased: dict[str, tuple[str, ...]] = {}  # claims that another invocation releases, by their tokens
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.ended: list[Attempted] = []  # to be recorded
@@ -392,7 +392,8 @@ class Execution:
         """Takes what the pool has not begun, and won't."""
         for claimed in unbegun:
             if isinstance(claimed.row, MemberRow):
-                self.packs.took_back(claimed)
+                if not self.packs.has_parted_with(claimed.row):
+                    self.packs.took_back(claimed)
             elif self.is_action_paused(claimed.task.action):
                 self.of_paused.append(claimed)
             else:
@@ -529,10 +530,10 @@ class Execution:
         for claimed, result in zip(unbegun, results, strict=True):
             self._release(claimed.task, result)
 
-    def _release(self, task: Task, result: Result, number: int = 1) -> None:
+    def _release(self, task: Task, result: Result, number: int = 1, ended: Sequence[str] = ()) -> None:
         self.report.released += number if isinstance(result, Written) else 0
         if isinstance(result, Unknown):
-            self.add_unreleased(task.task_id, str(task.lease))
+            self.add_unreleased(task.task_id, str(task.lease), *ended)
         self.turns.freed(task)
         place = self._remove(task)
         if self.is_action_paused(task.action):
@@ -540,25 +541,33 @@ class Execution:
         else:
             self.released(place)
 
-    def _pack_put_back(self, claimed: Claimed, result: Result, number: int) -> None:
+    def _pack_released(self, claimed: Claimed, pack: Pack, result: Result, number: int) -> None:
+        self._release(claimed.task, result, number, [pack.ended])
+
+    def _pack_put_back(self, claimed: Claimed, pack: Pack, result: Result, number: int) -> None:
         """A pack was released that waits for the turn of its limit key again."""
         task = claimed.task
         if not isinstance(result, Written) or self.is_action_paused(task.action):
-            return self._release(task, result, number)
+            return self._pack_released(claimed, pack, result, number)
         self.report.released += number
         self.turns.freed(task)
         return self.put_back(self._remove(task), task)
 
-    def add_unreleased(self, task_id: str, token: str) -> None:
+    def add_unreleased(self, task_id: str, token: str, *ended: str) -> None:
         """Notes a claim that this process won't begin, if it has it at all: there was no answer to its claim, or none
-        to its release. Any thread may call this."""
-        self.unreleased[token] = task_id
+        to its release. ``ended``: of a pack (``Pack.ended``). Any thread may call this."""
+        self.unreleased[token] = (task_id, token, *ended)
 
     def finish(self) -> None:
         """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
         end = self.budget.hard_end - self._spare
         self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=end)
         self.wait(until=lambda: not self.wake_ups.under_way, end=end)
+        self._unbegun(self.task_pool.take_unbegun())
+        self.handle_events(0)  # what has ended by now
+        self.packs.part()
+        if not self.packs.are_idle:
+            self.wait(until=lambda: self.packs.are_idle, end=self.budget.hard_end - self._spare / 2)
         self.release_unbegun()
         for overrun in self.task_pool.overrunning():
             self._log_overrun(overrun)
@@ -645,6 +654,8 @@ class Execution:
             self.turns.freed(attempted.task)  # before its record: it no longer runs
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
+        if isinstance(attempted.row, MemberRow) and self.packs.has_parted_with(attempted.row):
+            return  # its lease will be over
         if isinstance(attempted.row, MemberRow) and isinstance(attempted.outcome, Deferred):
             self.packs.deferred(attempted, attempted.outcome.seconds)
         elif isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
@@ -752,8 +763,8 @@ class Execution:
         self.report.count(RecordResult.UNRECORDED)
 
     def _member_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
-        self.packs.recorded(attempted, result)
-        self._count(attempted, place, result)
+        if self.packs.recorded(attempted, result):
+            self._count(attempted, place, result)
 
     def _attempt_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         self.recorded(place, attempted.task, result)

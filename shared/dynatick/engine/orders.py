@@ -8,7 +8,8 @@
 - A recovery, which a pass starts for tasks whose lease expired:
   ``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``.
 - A worker, for a range of ids: ``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``.
-- Releases that a table did not take: ``{"dynatick": {"release": [["order-7", "its token"]]}}``.
+- Releases that a table did not take: ``{"dynatick": {"release": [["order-7", "its token"]]}}``. That of a pack also
+  says who has ended: ``["news/000000000-000000007", "its token", "3f/0/40"]``.
 - A wake-up, in the body of the one message that its queue delivers: ``{"dynatick": {"wakeUp": …}}``.
 - The daily reconcile, also as its own continuation:
   ``{"dynatick": {"reconcile": true, "beganAt": …, "after": "order-7"}}``.
@@ -25,6 +26,7 @@ from typing import TypeVar
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, optional_instant, parse_instant, up_to_millisecond, up_to_second
+from dynatick.domain.packs import ENDED
 from dynatick.domain.row import Due
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
@@ -262,23 +264,25 @@ def _tasks_in(value: object, field: str) -> tuple[Bucket, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOrder:
-    """Release these tasks, unless they were claimed anew: each with the token of the claim that was not begun."""
+    """Release these tasks, unless they were claimed anew: each with the token of the claim that was not begun, and a
+    pack with its members that have ended since (``Pack.ended``)."""
 
-    claims: tuple[tuple[str, str], ...]
+    claims: tuple[tuple[str, ...], ...]
 
     def to_event(self) -> dict[str, object]:
-        return {ENVELOPE: {"release": [[task_id, token] for task_id, token in self.claims]}}
+        return {ENVELOPE: {"release": [list(claim) for claim in self.claims]}}
 
     @classmethod
     def from_event(cls, value: object) -> ReleaseOrder:
         """Raises InvalidInput. ``value``: of ``release``."""
-        expected = "expected a list of [taskId, token]"
+        expected = "expected a list of [taskId, token], of a pack [taskId, token, ended]"
         if not isinstance(value, list):
             raise InvalidInput("event.dynatick.release", value, expected)
-        for pair in value:
-            if not isinstance(pair, list) or [type(text) for text in pair] != [str, str]:
-                raise InvalidInput("event.dynatick.release", pair, expected)
-        return cls(tuple((task_id, token) for task_id, token in value))
+        for claim in value:
+            is_claim = isinstance(claim, list) and len(claim) in (2, 3) and {*map(type, claim)} == {str}
+            if not is_claim or not all(map(ENDED.fullmatch, claim[2:])):
+                raise InvalidInput("event.dynatick.release", claim, expected)
+        return cls(tuple(map(tuple, value)))
 
 
 # -- the reconcile -----------------------------------------------------------------------------------------------------

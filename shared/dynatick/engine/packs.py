@@ -26,7 +26,7 @@ from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.limits import Turns
 from dynatick.engine.ports import Clock, Store
-from dynatick.engine.record import Attempted, Deferred, Done, Error
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Unclear
 from dynatick.errors import InvalidInput, StoreError
 
 CHECKPOINT_AFTER: Final = timedelta(seconds=5)
@@ -43,9 +43,14 @@ MAX_IDLE: Final = timedelta(seconds=10)
 _LOST: Final = "its process died, or did not finish in time, while it ran the pack of this member"
 
 
+_Released = Callable[[Claimed, Pack, Result, int], None]
+
+
 @dataclass(slots=True)
 class _Open:
-    """A claimed pack. ``waiting``: members that are not begun; ``under_way``: how many run or are being recorded."""
+    """A claimed pack. ``waiting``: members that are not begun; ``running``: those in the task pool; ``recording``: how
+    many are being recorded; ``unclear``: those of which it isn't known how they ended, and which get rows that say
+    so."""
 
     claimed: Claimed
     pack: Pack
@@ -60,10 +65,12 @@ class _Open:
     done: int = 0
     excluded: int = 0
     extracted: int = 0
-    under_way: int = 0
+    running: set[int] = field(default_factory=set)
+    recording: int = 0
+    unclear: list[int] = field(default_factory=list)
     is_loaded: bool = False
     is_writing: bool = False  # a checkpoint is being written, or the body read
-    is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
+    is_lost: bool = False  # another process has it, or the table doesn't take a member's row: its lease will expire
     is_behind: bool = False  # more have ended since ``kept_at``
     # Its action is paused, or the task pool has not begun a member that it was given: no more begin in this invocation.
     is_stopped: bool = False
@@ -72,10 +79,13 @@ class _Open:
     def __post_init__(self) -> None:
         self.done, self.excluded, self.extracted = self.pack.done, self.pack.excluded, self.pack.extracted
 
+    @property
+    def present(self) -> Pack:
+        """The pack as it is now."""
+        return replace(self.pack, done=self.done, excluded=self.excluded, extracted=self.extracted)
+
     def attribute(self) -> Mapping[str, object]:
-        """The value of ``pack`` as it is now."""
-        pack = replace(self.pack, done=self.done, excluded=self.excluded, extracted=self.extracted)
-        return pack.to_attribute()
+        return self.present.to_attribute()
 
     def exclude_waiting(self) -> None:
         """Begins no more of them."""
@@ -84,7 +94,7 @@ class _Open:
 
     @property
     def is_idle(self) -> bool:
-        return not self.under_way and not self.is_writing
+        return not self.running and not self.recording and not self.is_writing
 
     @property
     def to_begin(self) -> int:
@@ -113,14 +123,14 @@ class Packs:
         submit: Callable[[Claimed], None],
         in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[], None]], None],
         end: Callable[[Attempted], None],
-        released: Callable[[Claimed, Result, int], None],
-        put_back: Callable[[Claimed, Result, int], None],
+        released: _Released,
+        put_back: _Released,
         lost: Callable[[Claimed], None],
     ) -> None:
         """``is_paused``: by action. ``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack,
-        or of a lost member. ``released`` is called with each pack that was released, the result of that write, and how
-        many of its members were not begun; ``put_back`` likewise, with each whose limit key let none begin; ``lost``
-        with each pack whose lease will expire."""
+        or of a member of which no more is known. ``released`` is called with each pack that was released, what it was
+        to say, the result of that write, and how many of its members were not begun; ``put_back`` likewise, with each
+        whose limit key let none begin; ``lost`` with each pack whose lease will expire."""
         self._store, self._clock, self._max_submitted = store, clock, 2 * threads
         self._turns, self._put_back = turns, put_back
         self._max_idle = timedelta() if in_one_thread else MAX_IDLE
@@ -174,6 +184,9 @@ class Packs:
                 elif one.is_idle:
                     self._leave(one)
                     self._lost(one.claimed)
+                continue
+            if one.is_idle and one.unclear and not (one.to_begin and may_begin):
+                self._give_rows(one)
                 continue
             if one.deferred_until is not None and self._clock() >= one.deferred_until and not one.is_idle:
                 one.deferred_until = None  # others of its members took so long
@@ -239,22 +252,45 @@ class Packs:
         """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""
         one, n = self._pack_of(attempted.row)
         self._count_submitted(one, -1)
+        one.running.discard(n)
         if not isinstance(attempted.outcome, Done) or attempted.outcome.items:
+            one.recording += 1
             return False
-        one.under_way -= 1
         one.is_behind = True
         one.done |= 1 << n
         return True
 
-    def recorded(self, attempted: Attempted, result: RecordResult) -> None:
-        """A member has a row of its own, unless the table did not answer: then a recovery finds out."""
+    def recorded(self, attempted: Attempted, result: RecordResult) -> bool:
+        """A member has a row of its own. False: the table did not take it; it gets one that says only that it runs."""
         one, n = self._pack_of(attempted.row)
-        one.under_way -= 1
-        if result is RecordResult.UNRECORDED:
-            one.is_lost = True
-        else:
+        one.recording -= 1
+        if result is not RecordResult.UNRECORDED:
             one.is_behind = True
             one.extracted |= 1 << n
+        elif isinstance(attempted.outcome, Unclear):
+            one.is_lost = True
+        else:
+            one.unclear.append(n)
+        return n not in one.unclear
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no member runs or is still to be recorded, and nothing is written."""
+        return all(one.is_idle and not one.unclear for one in self._open.values())
+
+    def part(self) -> None:
+        """Gives rows to members that still run as the invocation ends, so that the others of their packs are not lost
+        with them."""
+        for one in self._open.values():
+            one.unclear += sorted(one.running)
+            one.running.clear()
+        self.proceed()
+
+    def has_parted_with(self, row: Row) -> bool:
+        """Whether a member has got its row while it ran."""
+        assert isinstance(row, MemberRow)
+        one = self._open.get(row.pack_token)
+        return one is None or row.n not in one.running
 
     # -- steps of one pack -----------------------------------------------------------------------------------------
 
@@ -291,14 +327,22 @@ class Packs:
 
     def _begin_next(self, one: _Open) -> None:
         n = one.waiting.popleft()
-        one.under_way += 1
-        member = self._member(one, n)
         if one.claimed.task.attempt > 1:
-            lost, now = Error(_LOST, is_lost=True), self._clock()
-            self._end(Attempted(member.task, member.row, lost, one.claimed.task.started_at or now))
+            self._extract(one, n, Error(_LOST, is_lost=True))
         else:
+            one.running.add(n)
             self._count_submitted(one, 1)
-            self._submit(member)
+            self._submit(self._member(one, n))
+
+    def _give_rows(self, one: _Open) -> None:
+        unclear, one.unclear = one.unclear, []
+        for n in unclear:
+            self._extract(one, n, Unclear())
+
+    def _extract(self, one: _Open, n: int, outcome: Error | Unclear) -> None:
+        one.recording += 1
+        member = self._member(one, n)
+        self._end(Attempted(member.task, member.row, outcome, one.claimed.task.started_at or self._clock()))
 
     def _count_submitted(self, one: _Open, change: int) -> None:
         if one.in_turn:
@@ -309,7 +353,7 @@ class Packs:
     def _waits_again(self, row: Row) -> _Open:
         one, n = self._pack_of(row)
         self._count_submitted(one, -1)
-        one.under_way -= 1
+        one.running.discard(n)
         one.waiting.appendleft(n)
         return one
 
@@ -347,7 +391,7 @@ class Packs:
         one.is_writing = False
         one.is_behind = one.is_behind or not one.is_lost  # a lost one is left, kept or not
 
-    def _release(self, packs: Sequence[_Open], released: Callable[[Claimed, Result, int], None] | None = None) -> None:
+    def _release(self, packs: Sequence[_Open], released: _Released | None = None) -> None:
         """Releases packs, with what has completed: the rest runs in the next invocation, or in its turn."""
         changes: list[ConditionalUpdate] = []
         for one in packs:
@@ -357,7 +401,7 @@ class Packs:
                 change = replace(change, set={**change.set, attr.PACK: one.attribute()})
             changes.append(change)
         for one, result in zip(packs, write_many(self._store, changes), strict=True):
-            (released or self._released)(one.claimed, result, len(one.waiting))
+            (released or self._released)(one.claimed, one.present, result, len(one.waiting))
 
     def _defer(self, one: _Open, at: datetime) -> None:
         """Defers a pack, with what has completed, as a task is deferred that its rate limit allows only then."""

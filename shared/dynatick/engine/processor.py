@@ -368,6 +368,6 @@ class Processor:
         even after a call without an answer: else each of these tasks would lose an attempt that was never made."""
         tried = Invoked()
         for execution in self.executions:
-            for order in release_orders(execution.unreleased):
+            for order in release_orders(execution.unreleased.values()):
                 self._start(order, tried)
         done.not_started += tried.not_started

@@ -135,6 +135,12 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unclear:
+    """How it ended isn't known: it still runs as its process ends, or could not be recorded. So its row says that
+    it runs, until the lease of its claim is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Overrun:
     """An attempt that took longer than its ``timeoutSeconds``, or that still runs although it should have ended."""
 
@@ -149,7 +155,7 @@ class Attempted:
 
     task: Task
     row: Row  # as it was claimed
-    outcome: Done | Error | Deferred | Rescheduled | Handed
+    outcome: Done | Error | Deferred | Rescheduled | Handed | Unclear
     started_at: datetime
     overrun: Overrun | None = None
     ended_at: datetime | None = None  # None: no action was begun
@@ -352,6 +358,10 @@ class Recorder:
             bucket = self._open_bucket(task.shard_key, until + SKEW_MARGIN)  # its tick finds the lease over
             change = wait(task, until=until, complete_by=complete_by, heartbeat=how.heartbeat, bucket=bucket)
             return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.WAITING
+        if isinstance(attempt.outcome, Unclear):
+            until = RowView(attempt.row).lease_until or now
+            bucket = self._open_bucket(task.shard_key, until + SKEW_MARGIN)  # its tick finds the lease over
+            return lose(task, until=until, bucket=bucket), RecordResult.RETRIED
         error, trace = attempt.outcome.text, attempt.outcome.trace
         decision = decide_retry(
             task.retry_policy,

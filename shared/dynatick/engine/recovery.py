@@ -6,7 +6,7 @@ own, but starts a recovery for it. A recovery writes no cursor; what it leaves u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
 from dynatick.domain.lifecycle import claim, overdue, reclaim, release_claim
+from dynatick.domain.packs import Pack
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
@@ -31,7 +32,7 @@ from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, ReleaseOrder, Resume, parts
 from dynatick.engine.ports import Clock, Store, size_in_event
 from dynatick.engine.record import age_counts_from
-from dynatick.errors import DynatickError, StoreError
+from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
 MAX_ALONE = 10  # tasks of one recovery at their last attempt, which it runs one after another
@@ -329,14 +330,24 @@ MAX_RELEASED = 200  # tasks of one order
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between two tries."""
 
-_DECISIVE = (attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.ATTEMPT)
+_DECISIVE = (attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.ATTEMPT, attr.PACK)
 
 
-def release_orders(claims: Mapping[str, str]) -> Iterator[ReleaseOrder]:
-    """The orders that release these claims, given as tokens and the ids of their tasks."""
-    pairs = [(task_id, token) for token, task_id in claims.items()]
-    for part in parts(pairs, lambda pair: sum(map(size_in_event, pair)), max_items=MAX_RELEASED):
+def release_orders(claims: Iterable[tuple[str, ...]]) -> Iterator[ReleaseOrder]:
+    """The orders that release these claims."""
+    for part in parts(claims, lambda claim: sum(map(size_in_event, claim)), max_items=MAX_RELEASED):
         yield ReleaseOrder(part)
+
+
+def _release(row: Row, token: str, ended: Sequence[str]) -> ConditionalUpdate | None:
+    change = release_claim(row, token)
+    try:
+        pack = Pack.of(row) if ended else None
+    except InvalidInput:  # it was changed by hand, and its next claim says so
+        pack = None
+    if change is None or pack is None:
+        return change
+    return replace(change, set={**change.set, attr.PACK: pack.with_ended(*ended).to_attribute()})
 
 
 def write_releases(
@@ -346,20 +357,19 @@ def write_releases(
 
     Raises StoreError if the table takes some of them neither until ``end`` nor in all its tries.
     """
-    left: Sequence[tuple[str, str]] = order.claims
+    left: Sequence[tuple[str, ...]] = order.claims
     released = 0
     problem = ""
     for seconds in (*PAUSES, None):
         try:
-            rows = store.get_many([task_id for task_id, _ in left], only=_DECISIVE)
+            rows = store.get_many([claim[0] for claim in left], only=_DECISIVE)
         except StoreError as error:
             problem = str(error)
         else:
-            held = [(task_id, token, rows[task_id]) for task_id, token in left if task_id in rows]
             changes = {
-                (task_id, token): change
-                for task_id, token, row in held
-                if (change := release_claim(row, token)) is not None
+                (task_id, token, *ended): change
+                for task_id, token, *ended in left
+                if task_id in rows and (change := _release(rows[task_id], token, ended)) is not None
             }
             results = dict(zip(changes, write_many(store, list(changes.values())), strict=True))
             left = [claim for claim, result in results.items() if isinstance(result, Unknown)]

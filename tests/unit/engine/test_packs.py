@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.builders import NOON, InProcess, scheduled_row
+from tests.builders import NOON, InProcess, rule_event, scheduled_row
 from tests.silent import LONG
 from tests.unit.engine.support import (
     PacedClock,
@@ -23,6 +24,7 @@ from tests.unit.engine.support import (
     takes,
     world,
 )
+from tests.unit.engine.test_pause_watch import wait_until
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -303,6 +305,89 @@ def test_what_there_is_no_time_for_runs_in_the_next_invocation() -> None:
     assert world.row(pack_id)["attempt"] == 1, "what was released is no attempt"
 
 
+def test_a_pack_whose_release_gets_no_answer_runs_none_of_its_members_again() -> None:
+    w = World(rules=Rules(threads=1, in_one_thread=True), life=timedelta(seconds=4))
+    pack_id = put_pack(w, [{}] * 5, retryPolicy={"maximumRetryAttempts": 0})
+    w.actions.behaviour["news/000000002"] = lambda *_: w.clock.forward(seconds=3.2) and None
+    refused: list[str] = []
+
+    def refuses_the_first(change: ConditionalUpdate) -> bool:
+        is_release = change.task_id == pack_id and change.set.get("leaseUntil") == RELEASED and not refused
+        refused.extend([pack_id] * is_release)
+        return is_release
+
+    w.rigged.throttled = refuses_the_first
+    w.tick()
+    assert refused
+    w.ticks(3)
+    assert w.outcome(pack_id) == "completed"
+    w.actions.ran.sort()
+    assert w.actions.ran == [(f"news/{n:09}", 1, 1) for n in range(5)]
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_who_still_runs_as_its_process_ends_takes_no_other_with_it(retries: int) -> None:
+    """It alone has used an attempt up: the others begin in the next invocation, and none of them is lost."""
+    w = World(rules=Rules(threads=1), life=timedelta(seconds=110))
+    pack_id = put_pack(w, [{}] * 20, retryPolicy={"maximumRetryAttempts": retries})
+    hangs, is_over = "news/000000001", threading.Event()
+    seen: list[Row | None] = []
+
+    def never_ends(*_: Any) -> None:
+        w.clock.forward(seconds=109.6)
+        is_over.wait(LONG)
+
+    def peeks(*_: Any) -> None:
+        seen.append(w.rigged.peek(hangs))
+
+    w.behave(never_ends, hangs)
+    w.behave(peeks, "news/000000019")
+    processor = w.processor
+    invoked = processor.handle(rule_event(w.clock()), hard_end=w.clock() + w.life)
+    assert processor.running, "its thread is still there"
+    assert (w.row(pack_id)["attempt"], w.row(pack_id)["leaseUntil"]) == (0, RELEASED)
+    assert invoked.passed is not None and invoked.passed.continued
+    del w.actions.behaviour[hangs]
+    w.run_started()
+    assert w.outcome(pack_id) == "completed" and w.store.get("news/000000002") is None
+    assert seen and seen[0] is not None
+    assert (seen[0]["status"], seen[0]["leaseUntil"], seen[0]["attempt"]) == ("running", "2026-12-31T12:01:50Z", 1)
+    w.ticks(4)
+    is_over.set()
+    assert Counter(w.ran) == {f"news/{n:09}": 1 for n in range(20)} | {hangs: 1 + retries}
+    assert w.outcome(hangs) == ("completed" if retries else "failed")
+    assert len(w.dead_letters.letters) == 1 - retries
+
+
+def test_who_ends_after_it_has_got_its_row_is_left_to_its_recovery() -> None:
+    w = World(rules=Rules(threads=1), life=timedelta(seconds=110))
+    pack_id = put_pack(w, [{}] * 5)
+    late, is_over = "news/000000001", threading.Event()
+
+    def ends_late(*_: Any) -> None:
+        w.clock.forward(seconds=109.6)
+        assert is_over.wait(LONG)
+
+    def ends_first(change: ConditionalUpdate) -> bool:
+        if change.task_id == late and not is_over.is_set():
+            is_over.set()
+            wait_until(lambda: not processor.executions[0].task_pool.running)
+        return False
+
+    w.behave(ends_late, late)
+    w.rigged.throttled = ends_first
+    processor = w.processor
+    invoked = processor.handle(rule_event(w.clock()), hard_end=w.clock() + w.life)
+    assert is_over.is_set() and invoked.passed is not None
+    assert (invoked.passed.completed, invoked.passed.retried, invoked.passed.released) == (1, 1, 3)
+    assert (w.row(late)["status"], pack_of(w, pack_id).extracted) == ("running", 0b10)
+    del w.actions.behaviour[late]
+    w.run_started()
+    w.ticks(4)
+    assert Counter(w.ran) == {f"news/{n:09}": 1 for n in range(5)} | {late: 2}
+    assert (w.outcome(pack_id), w.outcome(late)) == ("completed", "completed")
+
+
 def test_nothing_begins_in_a_pause() -> None:
     world = InProcess(rules=Rules(in_one_thread=True))
     pack_id = put_pack(world, [{}] * 3)
@@ -568,6 +653,35 @@ def test_a_pack_that_another_process_has_is_left_to_it() -> None:
     row = world.row(pack_id)
     assert (row["status"], row["lease"], pack_of(world, pack_id).done) == ("running", "another's", 0)
     assert len(world.actions.ran) < 20
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_a_member_whose_row_gets_no_answer_keeps_no_other_from_running(takes_effect: bool) -> None:
+    """Its row says that it runs, until a recovery finds the lease over; or what it was to say at first, if it did."""
+    w = World(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(w, [{}] * 30, retryPolicy={"maximumRetryAttempts": 1})
+    w.behave(raises(PermanentError("no such mailbox")), "news/000000001")
+    asked: list[ConditionalUpdate] = []
+
+    def has_no_answer(change: ConditionalUpdate) -> bool:
+        is_first = change.task_id == "news/000000001" and len(asked) < 2  # the recorder asks twice
+        asked.extend([change] * is_first)
+        return is_first
+
+    if takes_effect:
+        w.rigged.unanswered = has_no_answer
+    else:
+        w.rigged.throttled = has_no_answer
+    (invoked,) = w.tick()
+    assert len(asked) == 2
+    row, report = w.row("news/000000001"), invoked.passed
+    assert (w.outcome(pack_id), pack_of(w, pack_id).extracted) == ("completed", 0b10)
+    assert report is not None and report.claimed == report.completed + report.retried + report.failed == 30
+    assert row["status"] == ("failed" if takes_effect else "running")
+    del w.actions.behaviour["news/000000001"]
+    w.ticks(4)
+    assert Counter(w.ran) == {f"news/{n:09}": 1 for n in range(30)} | {"news/000000001": 1 if takes_effect else 2}
+    assert w.outcome("news/000000001") == ("failed" if takes_effect else "completed")
 
 
 def test_a_member_whose_row_can_not_be_written_keeps_its_pack_open() -> None:

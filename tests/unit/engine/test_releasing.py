@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.engine.support import RiggedStore, bucket_at, ids, is_claim, rai
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.packs import Pack, Span
 from dynatick.domain.task import Task
 from dynatick.engine import recovery
 from dynatick.engine.orders import ReleaseOrder
@@ -30,7 +32,7 @@ def running(store: RiggedStore, task_id: str, token: str, **more: object) -> Non
     store.put(scheduled_row(task_id, bucket_at(0), **(row | more)))
 
 
-def releases(store: RiggedStore, *claims: tuple[str, str], pauses: list[float] | None = None) -> int:
+def releases(store: RiggedStore, *claims: tuple[str, ...], pauses: list[float] | None = None) -> int:
     clock = FakeClock()
     wait = [] if pauses is None else pauses
     return write_releases(store, ReleaseOrder(claims), clock=clock, end=NOON + timedelta(hours=1), pause=wait.append)
@@ -91,21 +93,42 @@ def test_what_another_process_changes_meanwhile_is_not_counted() -> None:
     assert (store.peek("a") or {})["attempt"] == 2
 
 
+def test_the_release_of_a_pack_says_which_members_have_ended() -> None:
+    """It takes effect in this order alone: those must not run again."""
+    store, pack_id = RiggedStore(), "news/000000000-000000006"
+    pack = Pack(batch_id="news", span=Span(0, 7), done=0b1)
+    running(store, pack_id, "mine", pack=pack.to_attribute())
+    running(store, "a", "mine")
+    running(store, "news/000000007-000000008", "mine", pack="changed by hand")
+    ended = replace(pack, done=0b111111, extracted=0b1000000).ended
+    claims = [(one, "mine", ended) for one in (pack_id, "a", "news/000000007-000000008")]
+    assert releases(store, *claims) == 3
+    row = store.peek(pack_id) or {}
+    assert (row["attempt"], row["leaseUntil"], Pack.of(row)) == (1, RELEASED, pack.with_ended("3f/0/40"))
+    assert "pack" not in (store.peek("a") or {})
+    running(store, pack_id, "another's", pack=pack.to_attribute())
+    assert releases(store, *claims) == 0
+    assert Pack.of(store.peek(pack_id) or {}) == pack
+
+
 def test_orders_are_bounded_in_number_and_bytes_and_survive_json() -> None:
-    many = {f"token-{n}": f"t{n}" for n in range(MAX_RELEASED + 1)}
+    many = [(f"t{n}", f"token-{n}") for n in range(MAX_RELEASED + 1)]
     assert [len(order.claims) for order in release_orders(many)] == [MAX_RELEASED, 1]
-    long = {f"token-{n}": "🦆" * 256 for n in range(100)}
+    long = [("🦆" * 256, f"token-{n}") for n in range(100)]
     orders = list(release_orders(long))
     assert sum(len(order.claims) for order in orders) == 100
     assert max(len(ascii(order.to_event())) for order in orders) < 200_000
-    assert list(release_orders({})) == []
-    (order,) = release_orders({"mine": "a"})
-    event = parse('{"dynatick": {"release": [["a", "mine"]]}}')
+    assert list(release_orders([])) == []
+    (order,) = release_orders([("a", "mine"), ("b/000000000-000000006", "mine", "3f/0/40")])
+    event = parse('{"dynatick": {"release": [["a", "mine"], ["b/000000000-000000006", "mine", "3f/0/40"]]}}')
     assert order.to_event() == event
-    assert ReleaseOrder.from_event([["a", "mine"]]) == order
+    assert ReleaseOrder.from_event(event["dynatick"]["release"]) == order  # type: ignore[index]
 
 
-@pytest.mark.parametrize("value", [None, "a", [["a"]], [["a", 1]], [["a", "b", "c"]], ["ab"]])
+@pytest.mark.parametrize(
+    "value",
+    [None, "a", [["a"]], [["a", 1]], [["a", "b", "c"]], [["a", "b", "0/0"]], [["a", "b", "0/0/0", "0/0/0"]], ["ab"]],
+)
 def test_an_order_that_is_malformed_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match=r"event\.dynatick\.release"):
         ReleaseOrder.from_event(value)
