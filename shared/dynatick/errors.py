@@ -50,7 +50,17 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
-class DynatickError(Exception):
+class _Pickled(Exception):
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickled, (type(self), self.args), vars(self)
+
+
+def _unpickled(kind: type[Exception], args: tuple[object, ...]) -> Exception:
+    """Without ``__init__``, which takes other arguments than the message that it made of them."""
+    return kind.__new__(kind, *args)
+
+
+class DynatickError(_Pickled):
     """The base of all errors that Dynatick raises."""
 
 
@@ -262,7 +272,7 @@ class PermanentError(ActionError):
     permanent = True
 
 
-class RateLimited(Exception):
+class RateLimited(_Pickled):
     """A rate limit allows this task only later. The action has done nothing, so no attempt is counted.
 
     ``seconds`` until the task may start. ``defer``: release it and move it to a later tick, instead of keeping it.
@@ -274,7 +284,7 @@ class RateLimited(Exception):
         self.defer = defer
 
 
-class Reschedule(Exception):
+class Reschedule(_Pickled):
     """A handler returns or raises this to be called again later: it polls something that isn't done yet.
 
     That is no failed attempt: the task begins a further turn, with all its attempts and an idempotency key of its own.
