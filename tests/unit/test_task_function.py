@@ -12,12 +12,25 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, NotRequired
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Json,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    SecretStr,
+    computed_field,
+    field_serializer,
+)
 from tests.builders import NOON
 from tests.unit.actions.support import a_context, a_task
+from typing_extensions import TypedDict
 
 from dynatick import AsyncTaskClient, HandlerContext, TaskClient, task, use_client
 from dynatick import task_function as module
@@ -25,7 +38,7 @@ from dynatick.actions.handlers import Handler
 from dynatick.client import NoneInserted, Refused, ScheduleView
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import RetryPolicy
-from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, StoreError, TaskExists
+from dynatick.errors import ConfigurationError, InvalidInput, PermanentError, ScheduleDiffers, StoreError, TaskExists
 from dynatick.store.memory import MemoryStore
 from dynatick.testing import VirtualInstallation
 
@@ -149,6 +162,145 @@ def test_the_same_set_is_the_same_payload_in_whatever_order_its_members_are(clie
             "more": {"numbers": [0, 8]},
             "anything": [[0, 8]],
         }
+
+
+@dataclass
+class Parcel(Mail):
+    weight: int = 0
+
+
+class Line(BaseModel):
+    sku: str
+
+
+class CountedLine(Line):
+    count: int = 1
+    total: int = Field(0, exclude=True)
+
+
+class Cart(BaseModel):
+    lines: list[Line] = Field(alias="cartLines")
+
+
+class Place(TypedDict):
+    city: str
+    visits: NotRequired[dict[str, Any]]
+
+
+class Open(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]
+    city: str
+
+
+class Login(BaseModel):
+    password: SecretStr
+
+
+class Reader(BaseModel):
+    password: SecretStr
+
+    @field_serializer("password")
+    def written(self, password: SecretStr) -> str:
+        return password.get_secret_value()
+
+
+def taking(kind: Any) -> Any:
+    def take(payload: Any) -> None: ...
+
+    take.__annotations__["payload"] = kind
+    return task("take")(take)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "field"),
+    [
+        (Mail, Parcel("ada", "hi", weight=5), "payload.weight"),
+        (Cart, Cart(cartLines=[Line(sku="a"), CountedLine(sku="b", count=2)]), "payload.cartLines.1.count"),
+        (Place, {"city": "Bonn", "vists": {}}, "payload.vists"),
+        (dict[str, Place], {"here": {"city": "Bonn", "zip": 53111}}, "payload.here.zip"),
+        (Login, Login(password="hunter2"), "payload.password"),
+    ],
+)
+def test_what_would_not_arrive_is_refused(kind: Any, payload: Any, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        taking(kind).encode(payload)
+    assert refused.value.field == field
+    assert "hunter2" not in str(refused.value)
+
+
+class SubMail(Mail):
+    """Of a class that adds nothing."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    at: datetime
+    id: UUID
+    cents: Decimal
+    count: int = 1
+
+
+class Square(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    side: int
+    numbers: Json[list[int]] = Field(default_factory=list)
+    _area: int = PrivateAttr(5)
+
+    @computed_field
+    def area(self) -> int:
+        return self.side**2
+
+
+class Opaque:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth of an array is ambiguous")
+
+
+@dataclass
+class Tagged:
+    tags: Any = ()
+    mark: Annotated[Any, PlainSerializer(str), PlainValidator(lambda text: Opaque())] = None
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "encoded"),
+    [
+        (Mail, SubMail("ada", "hi"), {"to": "ada", "text": "hi", "at": None, "cents": "0", "tags": []}),
+        (Square, Square(side=2, numbers="[1,2]"), {"side": 2, "numbers": "[1,2]"}),
+        (Open, {"city": "Bonn", "zip": "53111"}, {"city": "Bonn"}),
+        (Place, {"city": "Bonn", "visits": {"at": DUE}}, {"city": "Bonn", "visits": {"at": "2027-01-01T12:00:00Z"}}),
+        (Reader, Reader(password="hunter2"), {"password": "hunter2"}),
+        (Login, Login(password=""), {"password": ""}),
+        (CountedLine, CountedLine(sku="a", total=7), {"sku": "a", "count": 1}),
+        (Tagged, Tagged([Line(sku="a")], "x"), {"tags": [{"sku": "a"}], "mark": "x"}),
+        (
+            Strict,
+            Strict(at=DUE, id=UUID(int=7), cents=Decimal("1.50")),
+            {"at": "2027-01-01T12:00:00Z", "id": str(UUID(int=7)), "cents": "1.50", "count": 1},
+        ),
+    ],
+)
+def test_what_arrives_is_accepted(kind: Any, payload: Any, encoded: dict[str, object]) -> None:
+    assert taking(kind).encode(payload) == encoded
+
+
+def test_a_strict_type_takes_from_a_row_what_it_takes_from_json() -> None:
+    seen: list[Strict] = []
+
+    @task("take")
+    def take(payload: Strict) -> None:
+        seen.append(payload)
+
+    handler = Handler("take", take)
+    given = Strict(at=DUE, id=UUID(int=7), cents=Decimal("1.50"))
+    handler.run(row := a_task(dict(take.encode(given))), a_context(row))
+    assert seen == [given]
+    for part, problem in (
+        ({"count": "1"}, "payload.count: .*valid integer"),
+        ({"id": "7"}, "payload.id: .*valid UUID"),
+    ):
+        with pytest.raises(PermanentError, match=f"^{problem}[^;]*$"):
+            handler.run(row := a_task({**take.encode(given), **part}), a_context(row))
 
 
 def test_the_same_call_makes_no_second_task_if_it_has_a_due_time(client: TaskClient) -> None:

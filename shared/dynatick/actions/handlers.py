@@ -15,7 +15,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from importlib import import_module
@@ -231,7 +231,7 @@ class Handler:
             return check_payload(payload)
         from pydantic import ValidationError
 
-        dump = partial(self._adapter.dump_python, payload, by_alias=True, warnings="none")
+        dump = partial(self._adapter.dump_python, payload, by_alias=True, round_trip=True, warnings="none")
         try:
             encoded, unencoded = dump(mode="json"), dump(mode="python")
         except ValueError as error:
@@ -240,9 +240,13 @@ class Handler:
             raise InvalidInput("payload", f"a {type(payload).__name__}", f"expected {_name_of(self._payload_type)}")
         _check_and_sort(unencoded, encoded, "payload")
         try:
-            self._adapter.validate_python(encoded)
+            arrived = _validated(self._adapter, encoded)
         except ValidationError as error:
             raise invalid_payload(error, encoded) from None
+        if not _equal(arrived, payload) and self._present_schema is not None:
+            whole = dump(mode="json")
+            if _add_left_out(payload, arrived, whole):
+                check_schema(self._present_schema, whole)
         return encoded
 
     def _log_raised(self, error: Exception, task: Task, context: ActionContext) -> None:
@@ -295,7 +299,7 @@ class Handler:
 
         given = raw if self._upgrade is None or not self._is_old(raw) else self._upgraded(raw, self._upgrade)
         try:
-            return self._adapter.validate_python(given)
+            return _validated(self._adapter, given)
         except ValidationError as error:
             lines = "; ".join(": ".join(filter(None, problem)) for problem in field_problems(error))
             raise PermanentError(lines if given is raw else f"upgraded {lines}") from None
@@ -306,7 +310,7 @@ class Handler:
 
     def _upgraded(self, raw: object, upgrade: Upgrade) -> object:
         try:
-            return upgrade(raw if self._old_adapter is None else self._old_adapter.validate_python(raw))
+            return upgrade(raw if self._old_adapter is None else _validated(self._old_adapter, raw))
         except self._permanent as error:
             raise PermanentError(described(error)) from error
 
@@ -440,18 +444,69 @@ def _is_of(adapter: TypeAdapter[Any] | None, schema: str | None, raw: object) ->
         if schema is not None:
             check_schema(schema, raw)
         if adapter is not None:
-            adapter.validate_python(raw)
+            _validated(adapter, raw)
     except (InvalidInput, ValidationError):
         return False
     return True
 
 
+def _validated(adapter: TypeAdapter[Any], raw: object) -> Any:
+    """A value of the type. Where the type is strict, a time, a UUID and the like are taken from text as from JSON."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError as error:
+        try:
+            return adapter.validate_json(json.dumps(raw))
+        except ValidationError as other:
+            raise min(error, other, key=ValidationError.error_count) from None  # the fewer are what is wrong
+        except (TypeError, ValueError):
+            raise error from None
+
+
+def _equal(one: object, other: object) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # such as of an array, which compares its elements
+        return False
+
+
+def _add_left_out(given: object, arrived: object, encoded: object) -> int:
+    """Adds to ``encoded`` what pydantic has left out: fields of a subclass, and names that a TypedDict does not have.
+    Returns their number."""
+    if isinstance(encoded, list) and isinstance(given, Sequence) and isinstance(arrived, Sequence):
+        return sum(_add_left_out(*parts) for parts in zip(given, arrived, encoded, strict=False))
+    if not isinstance(encoded, dict):
+        return 0
+    values, kept = _values(given), _values(arrived)
+    found = sum(_add_left_out(values[name], kept[name], encoded.get(name)) for name in kept if name in values)
+    if isinstance(given, (type(arrived), Mapping)) and len(kept) < len(values):
+        left_out = {str(name): str(value) for name, value in values.items() if name not in kept}
+        encoded.update(left_out)
+        found += len(left_out)
+    return found
+
+
+def _values(of: object) -> Mapping[str, object]:
+    """The fields of a value by their names in a payload."""
+    if isinstance(of, Mapping):
+        return of
+    if is_dataclass(of):
+        return {one.name: getattr(of, one.name, None) for one in fields(of)}
+    model: Mapping[str, Any] = getattr(type(of), "model_fields", {})
+    return {one.serialization_alias or name: getattr(of, name, None) for name, one in model.items() if not one.exclude}
+
+
 def _check_and_sort(given: object, encoded: object, field: str) -> None:
     """Sorts what was a set: each process has its own order of the members, and ids are derived from payloads. Refuses
-    NaN and infinity that pydantic has made null, as it does where the type says nothing of the value. The others it
-    keeps, and an insert refuses them."""
+    NaN and infinity that pydantic has made null, as it does where the type says nothing of the value, and secrets that
+    it has hidden. The others it keeps, and an insert refuses them."""
     if encoded is None and isinstance(given, float):
         raise InvalidInput(field, given, "expected a finite number")
+    if hasattr(given, "get_secret_value") and encoded and encoded == str(given):
+        expected = "a row would have asterisks for it; expected the name of a secret, which the handler asks for"
+        raise InvalidInput(field, given, expected)
     if isinstance(encoded, dict) and isinstance(given, Mapping):
         for (name, part), value in zip(encoded.items(), given.values(), strict=False):
             _check_and_sort(value, part, f"{field}.{name}")
