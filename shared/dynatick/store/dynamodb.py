@@ -7,11 +7,13 @@ Batches of conditional writes, which pynamodb does not support, use PartiQL: 25 
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session, get_session
@@ -69,6 +71,19 @@ _RETRIABLE = frozenset(
 )
 
 
+_stores: WeakSet[DynamoStore] = WeakSet()
+_of_parent: list[object] = []
+"""Connections that this process has by a fork. To close them could wait for a lock of a thread that is not here."""
+
+
+def _connect_in_child() -> None:
+    _of_parent.extend(store.connect_in_child() for store in list(_stores))
+
+
+if hasattr(os, "register_at_fork"):  # which Windows lacks
+    os.register_at_fork(after_in_child=_connect_in_child)
+
+
 class DynamoStore:
     """The Store port on a DynamoDB table.
 
@@ -92,17 +107,33 @@ class DynamoStore:
         self.table = table
         self._batched = batched
         self._pause = pause
+        self._session = session or get_session()
+        self._is_session_given = session is not None
+        self._region = region
+        self._endpoint_url = endpoint_url
+        self._timeout_seconds = timeout_seconds
+        self._sent = threading.local()  # ``times``: how often the insert under way was sent
+        self._batch_size = BATCH  # statements in one request; fewer after an answer with large rows
+        self._connect()
+        _stores.add(self)
+        if session is not None:
+            with translated("connect"):
+                _ = self._client
+
+    def _connect(self) -> None:
+        limit = self._timeout_seconds
+        timeout = None if limit is None else limit / (2 * TRIES_WITHOUT_ANSWER)
         self._connection = TableConnection(
-            table,
-            region=region,
-            host=endpoint_url,
-            connect_timeout_seconds=3 if timeout_seconds is None else timeout_seconds / (2 * TRIES_WITHOUT_ANSWER),
-            read_timeout_seconds=10 if timeout_seconds is None else timeout_seconds / (2 * TRIES_WITHOUT_ANSWER),
+            self.table,
+            region=self._region,
+            host=self._endpoint_url,
+            connect_timeout_seconds=3 if timeout is None else timeout,
+            read_timeout_seconds=10 if timeout is None else timeout,
             max_retry_attempts=5,
             max_pool_connections=MAX_CONNECTIONS,
             meta_table=MetaTable(
                 {
-                    "TableName": table,
+                    "TableName": self.table,
                     "KeySchema": [{"AttributeName": attr.TASK_ID, "KeyType": "HASH"}],
                     "AttributeDefinitions": [
                         {"AttributeName": attr.TASK_ID, "AttributeType": "S"},
@@ -120,16 +151,14 @@ class DynamoStore:
                 }
             ),
         )
-        self._session = session or get_session()
-        self._is_impatient = timeout_seconds is not None
         self._wire: Wire | None = None
         self._prepared_client: Any = None
-        self._sent = threading.local()  # ``times``: how often the insert under way was sent
-        self._batch_size = BATCH  # statements in one request; fewer after an answer with large rows
-        if session is not None:
-            use_session(self._connection, session)
-            with translated("connect"):
-                _ = self._client
+
+    def connect_in_child(self) -> tuple[object, ...]:
+        """Forgets the connections of the process that this one was forked from, and returns what holds them."""
+        held = (self._connection, self._wire)
+        self._connect()
+        return held
 
     @property
     def address(self) -> str:
@@ -382,6 +411,8 @@ class DynamoStore:
 
     @property
     def _client(self) -> Any:
+        if self._is_session_given and self._prepared_client is None:
+            use_session(self._connection, self._session)
         try:
             client = self._connection.connection.client
         except ValueError as error:
@@ -393,7 +424,7 @@ class DynamoStore:
         if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
             register_large_reader(client)
             client.meta.events.register("before-send.dynamodb.PutItem", self._count_sent, unique_id="dynatick-sent")
-            if self._is_impatient:
+            if self._timeout_seconds is not None:
                 limit_unanswered(client, self._tries_left)
             self._prepared_client = client
         return client

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import Any, NoReturn
 
 import pytest
@@ -11,7 +13,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ClientError, ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from botocore.session import Session
-from tests.builders import scheduled_row
+from tests.builders import ForkedChild, scheduled_row
+from tests.unit.actions.support import a_server
 from tests.unit.store.support import response
 
 from dynatick.domain.buckets import Bucket
@@ -258,3 +261,40 @@ def test_unprocessed_keys_are_requested_again(times: int) -> None:
     else:
         assert set(store.get_many(["a", "slow", "b"])) == {"a", "slow", "b"}
     assert asked == [["a", "slow", "b"], *[["slow"]] * min(times, TRIES - 1)]
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+def test_a_forked_child_has_its_own_connections(own_session: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one connection it would read the answers to its parent and to other children."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OFENVIRON")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    session = Session() if own_session else None
+    if session:
+        session.set_credentials("OFSESSION", "secret")
+    with a_server() as server:
+        server.body = b'{"Responses": {}}'
+        store = DynamoStore(
+            "tasks", region="us-east-1", endpoint_url=f"http://127.0.0.1:{server.port}", session=session
+        )
+
+        def read() -> None:
+            assert store.get("one") is None  # by pynamodb
+            assert store.get_many(["one", "two"]) == {}  # by the wire
+
+        read()
+        kept = len(server.connections)
+        child = ForkedChild()
+        if child.fork():
+            try:
+                thread = Thread(target=read)
+                thread.start()
+                thread.join()
+            finally:
+                os._exit(0)
+        assert child.ended() == (0, "")
+        assert len(server.connections) == 2 * kept
+        read()
+        assert len(server.connections) == 2 * kept, "the parent's are still open"
+        assert len(server.requests) == 6
+        wanted = "OFSESSION" if own_session else "OFENVIRON"
+        assert all(f"Credential={wanted}/" in one.headers["authorization"] for one in server.requests)
