@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from tests.sandbox.stream import matches, patterns
 
-from dynatick import HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
+from dynatick import Commit, HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
 from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.errors import DynatickError, InvalidInput
 from dynatick.store.codec import encode
@@ -73,6 +74,10 @@ def for_ever(payload: dict[str, object]) -> None:
 @task("interrupted")
 def interrupted(payload: dict[str, object]) -> None:
     raise KeyboardInterrupt
+
+
+@task("reserve", permanent=KeyError)
+def reserve(payload: dict[str, object]) -> None: ...
 
 
 @pytest.fixture
@@ -253,6 +258,66 @@ def test_a_permanent_error_fails_at_once_and_a_redrive_runs_again(virtual: Virtu
     virtual.client.redrive("lost")
     virtual.run_due()
     assert [(one.outcome, one.run, one.result) for one in virtual.executed[1:]] == [("completed", 2, "found nobody")]
+
+
+def raising(error: Exception) -> Callable[[object], object]:
+    def fail(payload: object) -> object:
+        raise error
+
+    return fail
+
+
+def test_what_is_there_in_place_of_a_handler_ends_as_the_handler_would(virtual: VirtualInstallation) -> None:
+    virtual.fail(reserve, with_=KeyError("ink"))
+    first = reserve.schedule({"item": "pen"})
+    virtual.advance(minutes=1)
+    virtual.answer(reserve, raising(KeyError("ink")))
+    second = reserve.schedule({"item": "pen"})
+    virtual.advance(minutes=1)
+    assert [one.outcome for one in virtual.executed] == ["failed", "failed"], "its error is declared permanent"
+    assert {virtual.task(one.task_id).error for one in (first, second)} == {"KeyError: 'ink'"}
+
+
+@pytest.mark.parametrize("action", [send_mail, "webhook"])
+def test_an_answer_may_be_a_further_turn_or_an_async_function(virtual: VirtualInstallation, action: Any) -> None:
+    def insert(task_id: str) -> None:
+        if action is send_mail:
+            send_mail.schedule(Mail("ada"), task_id=task_id)
+        else:
+            virtual.client.insert(task_id, action="webhook", payload={"url": "https://example.com"})
+
+    virtual.answer(action, lambda _: Reschedule(after=3600))
+    insert("turns")
+    virtual.run_due()
+    assert virtual.executed[0].outcome == "rescheduled"
+
+    async def answer(payload: object) -> str:
+        return "answered"
+
+    virtual.answer(action, answer)
+    insert("awaited")
+    virtual.run_due()
+    assert virtual.task("awaited").result == "answered"
+
+
+def test_a_commit_that_writes_nothing_is_an_error(virtual: VirtualInstallation) -> None:
+    same = [send_mail.transact_put(Mail(to), task_id="same") for to in ("ada", "bob")]
+    virtual.answer(chain, lambda _: Commit(same))
+    chain.schedule({"left": 1}, task_id="twice")
+    virtual.run_due()
+    (twice,) = virtual.executed
+    assert (twice.outcome, twice.committed) == ("failed", ())
+    assert "multiple operations on one item" in str(twice.error)
+    assert str(twice.error) == virtual.task("twice").error
+    with pytest.raises(InvalidInput, match="taskId: 'same' is not accepted; expected another id"):
+        virtual.transact(same)
+
+    virtual.transact(same[:1])
+    virtual.answer(chain, lambda _: Commit(same[1:]))
+    chain.schedule({"left": 1}, task_id="taken")
+    virtual.run_due()
+    (taken,) = virtual.executed_of(chain)[1:]
+    assert (taken.outcome, "ConditionalCheckFailed" in str(taken.error)) == ("retried", True)
 
 
 def test_a_handler_schedules_further_tasks_also_an_async_one(virtual: VirtualInstallation) -> None:

@@ -202,15 +202,15 @@ class Handler:
             return self._present_schema
         return with_upgraded(self._present_schema, self._old_schema)
 
-    def run(self, task: Task, context: ActionContext) -> object:
-        """Calls the function and returns its result.
+    def run(self, task: Task, context: ActionContext, instead: Callable[[Any], object] | None = None) -> object:
+        """Calls the function and returns its result; or that of ``instead``, which gets the payload only.
 
         Raises Reschedule if the function raises or returns one; PermanentError for a payload that does not fit and for
         a declared permanent error; other exceptions pass.
         """
         try:
             payload = self.payload_of(task)
-            result = self._call(payload, task, context)
+            result = self._call(payload, task, context) if instead is None else awaited(instead(payload))
             if isinstance(result, Reschedule):
                 raise result
             return result
@@ -267,7 +267,7 @@ class Handler:
 
     def _call(self, payload: object, task: Task, context: ActionContext) -> object:
         if not self._around and not self._wants_context:
-            return _awaited(self._function(payload))
+            return awaited(self._function(payload))
         given = _context(self.name, task, context)
         arguments = (payload, given) if self._wants_context else (payload,)
         failed: BaseException | None = None
@@ -276,7 +276,7 @@ class Handler:
             for around in self._around:
                 stack.enter_context(around(given))
             try:
-                result = _awaited(self._function(*arguments))
+                result = awaited(self._function(*arguments))
             except BaseException as error:
                 failed = error
                 raise
@@ -551,7 +551,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
     )
 
 
-def _awaited(result: Any) -> object:
+def awaited(result: Any) -> object:
     """A result; of an awaitable, what it comes to in the loop of all async handlers."""
     return result_of(result) if inspect.isawaitable(result) else result
 

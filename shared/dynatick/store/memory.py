@@ -141,6 +141,11 @@ class MemoryStore:
         """Of ``items``, puts of new tasks take effect; ``committed`` has those that did, for other tables too."""
         entries = [encoded_entry(item, n, self.table, change, row) for n, item in enumerate(items)]
         puts = [entry["Put"]["Item"] for entry in entries if entry.get("Put", {}).get("TableName") == self.table]
+        ids = [item[attr.TASK_ID]["S"] for item in puts]
+        if len(ids) > len(set(ids)):
+            return Cancelled(
+                "ValidationException: Transaction request cannot include multiple operations on one item", True
+            )
         with self._lock:
             if row is not None and RowView(row).task_id in self._items:
                 return Lost()

@@ -9,14 +9,14 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
-from dynatick.actions.handlers import Handler, load_handlers
+from dynatick.actions.handlers import Handler, awaited, load_handlers
 from dynatick.actions.payload import BUILT_IN, check_payload
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import Registry
 from dynatick.domain.task import Task
 from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.ports import ActionContext
-from dynatick.errors import InvalidInput, PermanentError
+from dynatick.errors import InvalidInput, PermanentError, Reschedule
 from dynatick.testing.executions import Journal
 
 INVOCATION = timedelta(minutes=15)
@@ -64,12 +64,15 @@ class Actions:
 
     def do(self, task: Task, context: ActionContext) -> object:
         """The work of a known action, or what the test wants in its place."""
+        instead = self.answers.get(task.action)
         if failures := self.failures.get(task.action):
-            raise failures.popleft()
-        if task.action in self.answers:
-            return self.answers[task.action](self._payload_of(task))
-        handler = self._handlers.get(task.action)
-        return None if handler is None else handler.run(task, context)
+            instead = _raising(failures.popleft())
+        if handler := self._handlers.get(task.action):
+            return handler.run(task, context, instead)
+        result = None if instead is None else awaited(instead(plain(task.payload)))
+        if isinstance(result, Reschedule):
+            raise result
+        return result
 
     def _payload_of(self, task: Task) -> object:
         handler = self._handlers.get(task.action)
@@ -90,3 +93,10 @@ class _Recorded:
 
     def run(self, task: Task, context: ActionContext) -> object:
         return self.actions.do(task, context)
+
+
+def _raising(error: Exception) -> Callable[[Any], object]:
+    def fail(payload: object) -> object:
+        raise error
+
+    return fail

@@ -10,7 +10,7 @@ from typing import Any
 from dynatick.domain import attributes as attr
 from dynatick.domain.completion import Commit, completion_token
 from dynatick.domain.task import Row, Status, Task
-from dynatick.errors import PermanentError, RateLimited, Reschedule
+from dynatick.errors import PermanentError, RateLimited, Reschedule, RetryableError
 
 _OUTCOMES = {str(status): str(status) for status in (Status.COMPLETED, Status.FAILED, Status.WAITING)}
 
@@ -87,7 +87,11 @@ class Journal:
         result, items = attempt.result, tuple[Mapping[str, object], ...]()
         if isinstance(attempt.result, Commit):
             result = attempt.result.result
-            items = tuple(attempt.result.items) if outcome == "completed" else ()
+            if outcome == "completed":
+                items = tuple(attempt.result.items)
+            else:
+                attempts: Any = row[attr.ATTEMPTS]
+                error = (PermanentError if outcome == "failed" else RetryableError)(attempts[-1][attr.ERROR])
         self.executions.append(
             Execution(
                 action=task.action,

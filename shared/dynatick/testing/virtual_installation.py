@@ -240,13 +240,17 @@ class VirtualInstallation:
 
     def transact(self, entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Inserts the tasks of a transaction, all or none, as the table does with what ``transact_put`` returns. The
-        others of its entries, which are for your own tables, are returned. Raises TaskExists."""
+        others of its entries, which are for your own tables, are returned. Raises TaskExists, and InvalidInput for two
+        tasks of one id."""
         entries = list(entries)
         ours = [put for one in entries if (put := one.get("Put", {})).get("TableName") == self._table.table]
         rows = [decode(put["Item"]) if isinstance(put["Item"][attr.TASK_ID], Mapping) else put["Item"] for put in ours]
-        for row in rows:
-            if self._table.get(RowView(row).task_id) is not None:
-                raise TaskExists(RowView(row).task_id)
+        for n, row in enumerate(rows):
+            task_id = RowView(row).task_id
+            if self._table.get(task_id) is not None:
+                raise TaskExists(task_id)
+            if any(RowView(other).task_id == task_id for other in rows[:n]):
+                raise InvalidInput(attr.TASK_ID, task_id, "expected another id: a transaction writes each item once")
         create_many(self._table, rows)
         return [one for one in entries if one.get("Put") not in ours]
 
