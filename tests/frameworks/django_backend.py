@@ -197,6 +197,18 @@ class OnCommitTest(TransactionTestCase):
         self.assertEqual(len(self.dynatick.waiting), 1)
 
 
+class OnCommitOfAnotherDatabaseTest(TransactionTestCase):
+    databases = frozenset({"default", "other"})
+
+    @override_settings(TASKS={"default": {"BACKEND": BACKEND, "OPTIONS": {"on_commit": "other"}}})
+    def test_a_task_is_inserted_with_the_commit_of_the_database_that_the_option_names(self) -> None:
+        with VirtualInstallation("handlers") as dynatick, transaction.atomic():
+            with transaction.atomic(using="other"):
+                tasks.remind.enqueue(1)
+                self.assertEqual(dynatick.waiting, [])
+            self.assertEqual(len(dynatick.waiting), 1)
+
+
 class CommandTest(TestCase):
     def test_call_command_runs_it_and_says_how_it_ended(self) -> None:
         calls: list[object] = []

@@ -49,6 +49,8 @@ def test_the_project_of_the_page_passes_its_tests(project: Path) -> None:
 
 def test_the_backend_does_what_django_wants_of_one(project: Path) -> None:
     shutil.copy(OWN / "django_backend.py", project / "shop" / "tests.py")
+    with (project / "mysite" / "settings.py").open("a", encoding="utf-8") as settings:
+        settings.write('DATABASES["other"] = {**DATABASES["default"], "NAME": BASE_DIR / "other.sqlite3"}\n')
     said = run(project, "manage.py", "test")
     assert "\nOK\n" in said and "skipped" not in said
 

@@ -60,7 +60,8 @@ class Call:
 
 class DynatickBackend(BaseTaskBackend):
     """``OPTIONS``: ``on_commit`` (False), whether a task is inserted when the transaction is committed in which it is
-    enqueued, and ``retry_policy``, a map as of ``retryPolicy``."""
+    enqueued: True for one of the default database, or the alias of another; and ``retry_policy``, a map as of
+    ``retryPolicy``."""
 
     supports_defer = True
     supports_async_task = True
@@ -84,8 +85,8 @@ class DynatickBackend(BaseTaskBackend):
             current_client().insert_task(new)
             task_enqueued.send(type(self), task_result=result)
 
-        if self.options.get("on_commit"):
-            transaction.on_commit(insert)
+        if using := self.options.get("on_commit"):
+            transaction.on_commit(insert, using=using if isinstance(using, str) else None)
         else:
             insert()
         return result
