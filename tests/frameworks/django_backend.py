@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from unittest.mock import patch
 
+from asgiref.sync import sync_to_async
 from django.core.management import call_command
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase, override_settings
@@ -74,6 +75,12 @@ class BackendTest(TestCase):
         asyncio.run(result.arefresh())
         self.assertEqual(result.return_value, {"double": 42})
         self.assertEqual(asyncio.run(tasks.double.aget_result(result.id)).return_value, {"double": 42})
+
+    async def test_an_async_test_moves_the_clock_in_a_thread(self) -> None:
+        result = await tasks.double.aenqueue(21)
+        await sync_to_async(self.dynatick.run_due)()
+        await result.arefresh()
+        self.assertEqual(result.return_value, {"double": 42})
 
     def test_a_task_that_fails_is_tried_again_and_says_what_it_raised(self) -> None:
         result = tasks.fail.enqueue("ada: away")
