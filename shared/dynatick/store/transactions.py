@@ -56,10 +56,14 @@ def encoded_entry(
         raise InvalidInput(
             f"items[{n}].{kind}", f"a {type(part).__name__}", f"a table cannot hold it: {error}"
         ) from None
-    own = {change.task_id if change is not None else None, row.get(attr.TASK_ID) if row is not None else None}
-    key = entry[KINDS[kind]].get(attr.TASK_ID, {}).get("S")
-    if entry["TableName"].rpartition("/")[2] == table and key in own:
-        raise InvalidInput(f"items[{n}].{kind}.{KINDS[kind]}", key, "leave out the task itself: it is completed")
+    if entry["TableName"].rpartition("/")[2] == table:
+        own = {change.task_id if change is not None else None, row.get(attr.TASK_ID) if row is not None else None}
+        field, given = f"items[{n}].{kind}.{KINDS[kind]}", part[KINDS[kind]].get(attr.TASK_ID)
+        if not isinstance(given, str):
+            expected = 'expected text: a Commit has the values of Python, as form="resource" of transact_put gives them'
+            raise InvalidInput(f"{field}.{attr.TASK_ID}", given, expected)
+        if given in own:
+            raise InvalidInput(field, given, "leave out the task itself: it is completed")
     return {kind: entry}
 
 

@@ -120,6 +120,16 @@ def test_the_tasks_own_row_is_no_part_of_it() -> None:
     assert world.store.committed == []
 
 
+def test_a_task_in_the_form_of_a_request_is_refused_with_the_form_that_is_right() -> None:
+    world = InProcess()
+    committing(world, "a", {"Put": {"TableName": "memory", "Item": {"taskId": {"S": "b"}, "action": {"S": "log"}}}})
+    put_task(world)
+    world.tick()
+    error = str(world.row("a")["error"])
+    assert "items[0].Put.Item.taskId: {'S': 'b'} is not accepted; expected text" in error
+    assert 'form="resource"' in error
+
+
 def test_a_task_that_is_inserted_with_it_is_there_or_nothing_is() -> None:
     world = InProcess()
     follow_up = {"Put": {"TableName": "memory", "Item": scheduled_row("b", Bucket(minute_of(world.clock()) + 1))}}
