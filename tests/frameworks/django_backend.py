@@ -99,6 +99,12 @@ class BackendTest(TestCase):
             _ = result.return_value
         self.assertIn("raise NoMailbox(text)", "\n".join(logs.output))
 
+    def test_an_error_without_a_text_has_its_class(self) -> None:
+        result = tasks.fail.enqueue("")
+        self.dynatick.run_due()
+        result.refresh()
+        self.assertIs(result.errors[0].exception_class, tasks.NoMailbox)
+
     def test_a_permanent_error_fails_at_once(self) -> None:
         result = tasks.refuse.enqueue()
         self.dynatick.run_due()
@@ -137,6 +143,10 @@ class BackendTest(TestCase):
         result = tasks.refuse.enqueue()
         with self.assertRaisesRegex(Exception, "does not match"):
             tasks.remind.get_result(result.id)
+        for task_id, payload in (("renamed", {"task": "shop.more_tasks.was_there"}), ("no-call", {"text": "hello"})):
+            self.dynatick.insert_unchecked("django", payload, task_id=task_id)
+            with self.assertRaises(TaskResultDoesNotExist):
+                tasks.remind.get_backend().get_result(task_id)
 
     def test_what_the_backend_has_not_is_refused_when_the_task_is_defined(self) -> None:
         with self.assertRaisesRegex(Exception, "does not support setting priority"):

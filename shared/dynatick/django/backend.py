@@ -92,7 +92,7 @@ class DynatickBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """Raises TaskResultDoesNotExist, and StoreError."""
+        """Raises TaskResultDoesNotExist, also if the task's function is not there any more; and StoreError."""
         try:
             view = current_client().get(result_id)
         except (TaskNotFound, InvalidInput) as error:  # no task has such an id
@@ -102,8 +102,12 @@ class DynatickBackend(BaseTaskBackend):
         payload = view.payload
         queue_name, backend = (str(payload.get(name, "default")) for name in ("queue_name", "backend"))
         status = _STATUSES.get(view.status, TaskResultStatus.READY)
+        try:
+            task = _task_of(payload.get("task"), queue_name, backend)
+        except (ImportError, ValueError) as error:
+            raise TaskResultDoesNotExist(result_id) from error
         result = _result(
-            _task_of(payload["task"], queue_name, backend),
+            task,
             result_id,
             payload.get("args", []),
             payload.get("kwargs", {}),
@@ -221,7 +225,7 @@ def _errors(view: TaskView) -> list[Any]:
 
 def _error(text: str, trace: object) -> Any:
     """Its class is that of Python's exception, if that has been one."""
-    path, colon, _ = text.partition(": ")
+    path, colon, _ = f"{text} ".partition(": ")  # the space at the end of an error without a text is not kept
     try:
         known = bool(colon) and isinstance(import_string(path), type)
     except ImportError:
