@@ -65,9 +65,11 @@ class Control(celery.app.control.Control):
 
     def revoke(self, task_id: str | Iterable[str], *arguments: Any, **named: Any) -> Any:
         """Cancels the tasks that wait, and tells the workers, as ever. Raises StoreError."""
+        client = current_client()
         for one in [task_id] if isinstance(task_id, str) else list(task_id):
-            with suppress(TaskNotFound, TransitionRefused):  # no message of ours, or it is sent already
-                current_client().cancel(one)
+            with suppress(TaskNotFound, InvalidInput, TransitionRefused):  # no message of ours, or it is sent already
+                if client.get(one).action == ACTION:
+                    client.cancel(one)
         return super().revoke(task_id, *arguments, **named)
 
 

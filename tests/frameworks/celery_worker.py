@@ -196,6 +196,13 @@ def test_revoke_cancels_what_waits_and_tells_the_workers(
     assert revoked == [first.id, [second.id, "of no message of ours"], third.id]
 
 
+def test_revoke_leaves_alone_what_is_no_message(dynatick: VirtualInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app.control, "broadcast", lambda *_, **__: None)
+    dynatick.client.insert("order-7", action="log", due_at=dynatick.now + timedelta(days=1))
+    app.control.revoke(["order-7", "", "x" * 3000])
+    assert dynatick.task("order-7").status != "cancelled"
+
+
 def test_a_broker_that_is_away_is_tried_again_under_the_same_id(
     dynatick: VirtualInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
