@@ -41,6 +41,7 @@ _logger = logging.getLogger("dynatick.actions")
 _DECLARATION = "__dynatick_handler__"
 _AROUND = "__dynatick_around__"
 _RAW = (dict, Mapping, MutableMapping)
+_NO_MAPS = (list, tuple, set, frozenset, str, bytes, int, float, bool, type(None))
 
 Given = TypeVar("Given", contravariant=True)
 Inserted = TypeVar("Inserted", covariant=True)  # a TaskView
@@ -181,6 +182,9 @@ class Handler:
         self._payload_type: Any = _annotation(name, function, parameters[0])
         if self._payload_type is HandlerContext:
             raise _unfit(name, "takes the payload first and the context second")
+        if (get_origin(self._payload_type) or self._payload_type) in _NO_MAPS:
+            wanted = "expected a map, such as a dataclass with a field for it"
+            raise _unfit(name, f"has a payload of the type {_name_of(self._payload_type)}; {wanted}")
         self._upgrade, self._old_type = upgrade, None
         if upgrade is not None:
             if _is_raw(self._payload_type):
@@ -524,7 +528,7 @@ def _by_length_and_text(part: object) -> tuple[int, str]:
 
 
 def _name_of(kind: object) -> str:
-    return getattr(kind, "__name__", str(kind))
+    return str(kind) if get_origin(kind) is not None else getattr(kind, "__name__", str(kind))
 
 
 def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
