@@ -19,7 +19,17 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.sandbox.stream import matches, patterns
 
-from dynatick import Commit, HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
+from dynatick import (
+    Commit,
+    CompleteLater,
+    HandlerContext,
+    PermanentError,
+    Reschedule,
+    RetryableError,
+    TaskClient,
+    TaskNotFound,
+    task,
+)
 from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.errors import DynatickError, InvalidInput
 from dynatick.store.codec import encode
@@ -69,6 +79,13 @@ async def wait_and_chain(payload: dict[str, object]) -> object:
 @task("for-ever")
 def for_ever(payload: dict[str, object]) -> None:
     for_ever.schedule(payload)
+
+
+@task("fails-early")
+def fails_early(payload: dict[str, object], context: HandlerContext) -> CompleteLater:
+    assert _Current.client is not None
+    _Current.client.fail(context.completion_token, "no such codec")
+    return CompleteLater(timedelta(hours=1))
 
 
 @task("interrupted")
@@ -386,6 +403,18 @@ def test_a_handler_can_not_move_the_clock_nor_hide_ctrl_c_nor_schedule_for_now_f
         for_ever.schedule({})
         with pytest.raises(DynatickError, match="there is always more that is due at once"):
             other.run_due()
+
+
+def test_a_token_that_needs_the_return_of_the_handler_that_uses_it_is_refused_at_once(
+    virtual: VirtualInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(seconds: float) -> None:
+        raise AssertionError("it waits, and the virtual clock stands still")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    fails_early.schedule({}, task_id="a")
+    virtual.run_due()
+    assert "the handler of 'a' has not returned yet" in str(virtual.executed[0].error)
 
 
 def test_task_functions_schedule_there_only_until_its_end() -> None:

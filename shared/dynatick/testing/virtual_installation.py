@@ -19,6 +19,7 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient, TaskView
 from dynatick.client.batch_members import members_of
+from dynatick.client.completions import Completions
 from dynatick.client.views import instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -99,7 +100,7 @@ class VirtualInstallation:
             jitter=lambda: 0.0,
             life=INVOCATION,
         )
-        self.client = TaskClient(self._table, clock=self._clock)
+        self.client: TaskClient = _Client(self._table, clock=self._clock)
         """The client of this installation, for what task functions have no method for."""
         self._used: use_client | None = None
         self._tick(self._last_tick)
@@ -356,6 +357,14 @@ class VirtualInstallation:
                 ),
                 writer="skipped ticks",
             )
+
+
+class _Client(TaskClient):
+    @property
+    def _completions(self) -> Completions:
+        """Of a handler that has not returned, nobody waits for the return: all run in one thread, and the virtual clock
+        would never say that the time is up."""
+        return replace(super()._completions, waits=lambda timeout: iter(()))
 
 
 def _precision(value: object, tick_minutes: int) -> Precision:
