@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from dynatick.actions.plain_value import kept_result
 from dynatick.client.batch_members import find_member
 from dynatick.client.new_task import not_before_next_tick
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.task_update import Unchanged, carry_out, state_shown
+from dynatick.client.task_update import Decide, Unchanged, carry_out, state_shown
 from dynatick.client.views import number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain import lifecycle
@@ -77,20 +78,24 @@ class Completions:
         further = self.waits(HANDING_OVER)
         while True:
             try:
-                return carry_out(self.store, token.task_id, checked)
+                return self._carry_out(token.task_id, checked)
             except Unchanged as unchanged:
                 return unchanged.row
-            except TaskNotFound:
-                member = find_member(self.store, token.task_id)  # which gets its row when its handler returns
-                if member is None and self.store.get(token.task_id) is not None:  # it has got it just now
-                    continue
-                if member is None or not token.is_of({attr.LEASE: member.lease}):
-                    raise CompletionRefused(_NO_TASK) from None
             except _StillRuns:
                 pass
             if (wait := next(further, None)) is None:
                 raise CompletionRefused(f"the handler of {token.task_id!r} has not returned yet: send it again")
             self.pause(wait)
+
+    def _carry_out(self, task_id: str, checked: Decide) -> Row:
+        with suppress(TaskNotFound):
+            return carry_out(self.store, task_id, checked)
+        member = find_member(self.store, task_id)
+        if member is not None:
+            checked({**member.as_row(self.store), attr.LEASE: member.lease})  # its pack runs: nothing is written (22)
+        elif self.store.get(task_id) is None:
+            raise CompletionRefused(_NO_TASK)
+        raise _StillRuns  # it gets its row when its handler returns, or has got it just now
 
     def _completed(self, result: object, row: Row) -> ConditionalUpdate:
         days = self.settings_cache.defaults().retention_days

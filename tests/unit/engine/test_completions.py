@@ -289,6 +289,7 @@ def test_a_member_that_runs_is_waited_for_and_a_forged_token_of_it_is_not(world:
         once = replace(completions, waits=lambda timeout: iter((0.5,)))
         with pytest.raises(CompletionRefused, match="'news/000000001' has not returned yet"):
             once.complete(completion_token(task.lease, task.task_id), 1)
+        assert once.heartbeat(completion_token(task.lease, task.task_id))["status"] == "running"
         return CompleteLater(HOURS)
 
     world.actions.behaviour["news/000000001"] = runs
@@ -297,6 +298,24 @@ def test_a_member_that_runs_is_waited_for_and_a_forged_token_of_it_is_not(world:
     put_pack(world, [{}] * 3)
     world.tick()
     assert (world.row("news/000000001")["status"], said) == ("waiting", ["waits"])
+
+
+@pytest.mark.parametrize(("done", "excluded", "state"), [(0b111, 0, "completed"), (0b101, 0b010, "cancelled")])
+def test_a_member_that_has_ended_without_a_row_is_not_waited_for(
+    world: World, done: int, excluded: int, state: str
+) -> None:
+    batch = Batch(action="log", due_at=world.clock(), members=3).to_payload()
+    world.store.put(scheduled_row("news", Bucket(minute_of(world.clock()) + 60), action=BATCH_ACTION, payload=batch))
+    pack_id = put_pack(world, [{}] * 3)
+    world.tick()
+    pack = replace(pack_of(world, pack_id), done=done, excluded=excluded)
+    world.store.put({**world.row(pack_id), "pack": pack.to_attribute()})
+    completions = replace(world.client._completions, pause=lambda seconds: pytest.fail("it waits"))
+    token = completion_token(member_lease(world.row(pack_id)["lease"], 1), "news/000000001")
+    if state == "completed":
+        assert completions.complete(token, 1)["status"] == state, "as of any task, the same again"
+    with pytest.raises(CompletionRefused, match=f"the task 'news/000000001' is {state}"):
+        completions.heartbeat(token)
 
 
 @pytest.mark.parametrize(
