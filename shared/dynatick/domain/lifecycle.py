@@ -15,7 +15,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Absent, AtLeast, Condition, ConditionalUpdate, Is, Plus, as_read
 from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.row import RELEASED, RowView, is_terminal
-from dynatick.domain.task import UNSCHEDULED, LargeRow, Row, Status, Task
+from dynatick.domain.task import RESERVED_ACTIONS, UNSCHEDULED, LargeRow, Row, Status, Task
 from dynatick.errors import shown
 
 
@@ -522,6 +522,8 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: ob
     before, or whose ``attempt`` was set by hand, which names no action.
     """
     counted = _is_normalised(row)
+    is_batch = str(row.get(attr.ACTION)).startswith(RESERVED_ACTIONS)
+    of_run = [name for name in _OF_RUN if not (is_batch and name == attr.FOLLOW_UPS)]  # what follows it, follows once
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={
@@ -532,7 +534,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: ob
             **({attr.ATTEMPT: 0} if counted else {}),
             **({} if payload is None else {attr.PAYLOAD: payload}),
         },
-        remove=_present((*_OF_RUN, *(() if counted else (attr.ATTEMPT,))), row),
+        remove=_present((*of_run, *(() if counted else (attr.ATTEMPT,))), row),
         conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, *(() if payload is None else (attr.PAYLOAD,))),
         returning=True,
         mark=(Is(attr.RUN, run), Is(attr.DUE_AT, _due(due_at))),

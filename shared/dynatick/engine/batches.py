@@ -44,7 +44,7 @@ class WithBatches:
         if task.action != BATCH_ACTION:
             return self._actions.run(task, context)
         try:
-            return self._poll(task)
+            return self._poll(task, context)
         except InvalidInput as error:
             raise PermanentError(str(error)) from error
 
@@ -57,14 +57,20 @@ class WithBatches:
     def timeout_seconds(self, task: Task) -> int | None:
         return None if task.action == BATCH_ACTION else self._actions.timeout_seconds(task)
 
-    def _poll(self, task: Task) -> Mapping[str, object]:
+    def _poll(self, task: Task, context: ActionContext) -> Mapping[str, object]:
         batch = Batch.of_payload(task.payload)
         found = Counter[str]() if batch.members is None else standings(self._store, task.task_id, batch.members)
         if batch.members is None or found[OPEN]:
             raise Reschedule(after=min(timedelta(minutes=task.turn // 5), _LONGEST_WAIT) or _FIRST_WAIT)
-        if batch.then is not None:
+        if batch.then is not None and not self._has_inserted_then(task):
             self._insert_then(task, batch.then)
+            context.follow_ups.append(then_id(task.task_id))
         return {attr.MEMBERS: batch.members, **found}
+
+    def _has_inserted_then(self, task: Task) -> bool:
+        """Whether an earlier run has, whose task may have expired since."""
+        row = self._store.get(task.task_id)
+        return row is not None and attr.FOLLOW_UPS in row
 
     def _insert_then(self, task: Task, then: Row) -> None:
         """Inserts what follows, unless an earlier poll has. Raises PermanentError if another task has its id."""

@@ -107,6 +107,24 @@ def test_what_follows_is_inserted_once_however_often_the_batch_is_looked_at(pres
     assert world.row("news/then")["outcome"] == "completed"
 
 
+def test_what_followed_and_has_expired_is_not_inserted_again_after_a_redrive() -> None:
+    world = InProcess()
+    world.actions.behaviour["news/000000001"] = raises(PermanentError("gone"))
+    put_pack(world, [{}] * 2)
+    put_batch(world, 2, then=THEN)
+    world.tick()
+    world.ticks(3)
+    assert (world.outcome("news"), world.row("news")["followUps"]) == ("completed", ["news/then"])
+    del world.actions.behaviour["news/000000001"]
+    client = TaskClient(world.store, clock=world.clock)
+    client.batches.redrive("news")
+    assert world.row("news")["status"] == "scheduled"
+    world.store.delete("news/then")
+    world.ticks(5)
+    assert (world.outcome("news"), world.row("news")["result"]) == ("completed", {"members": 2, "completed": 2})
+    assert (world.store.get("news/then"), world.row("news")["followUps"]) == (None, ["news/then"])
+
+
 @pytest.mark.parametrize(
     "present",
     [
