@@ -166,6 +166,7 @@ MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing mo
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 MEMBERS_AHEAD = timedelta(seconds=1)  # of packs: what runs in this time is claimed
 _MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
+FULL = timedelta(minutes=15)  # a task is due again after so long, if its place could not be noted for want of room
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result", bound="RecordResult | Failure")
@@ -723,8 +724,9 @@ class Execution:
             results = iter(self.recorder.record([one for n, one in enumerate(attempts) if n not in keyed]))
             return [RecordResult.UNRECORDED if n in keyed else next(results) for n in range(len(attempts))]
         if not is_held:
-            error = Error("too many tasks of its shard wait for a completion and keep the places of their limit keys")
-            attempts = [replace(one, outcome=error) if n in keyed else one for n, one in enumerate(attempts)]
+            # Of a class of which no task was handed over before: what they have begun is begun anew.
+            later = Deferred(FULL.total_seconds())
+            attempts = [replace(one, outcome=later) if n in keyed else one for n, one in enumerate(attempts)]
         return self.recorder.record(attempts)
 
     def _write(

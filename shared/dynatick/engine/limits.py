@@ -43,7 +43,7 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError
 # -- the lease ---------------------------------------------------------------------------------------------------------
 
 MAX_HELD_BYTES = 200_000
-"""Of the tasks of a shard that wait for a completion and keep their places: about a thousand."""
+"""Of the tasks of a shard that wait for a completion and keep their places: about 1,400."""
 
 MAX_STARTS, MAX_STARTS_BYTES = 1000, 150_000
 """Keys of which the record says from when on their next task may begin; if there are more, all wait an interval. With
@@ -55,6 +55,10 @@ _HELD = (attr.STATUS, attr.OUTCOME, attr.LEASE)
 
 def limits_id(shard: int) -> str:
     return f"{SYSTEM_PREFIX}limits#{shard}"
+
+
+def size_of_held(task_id: str, key: str) -> int:
+    return len(task_id.encode()) + len(key.encode()) + 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Held:
 
     @property
     def size(self) -> int:
-        return len(self.task_id.encode()) + len(self.key.encode()) + 100
+        return size_of_held(self.task_id, self.key)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -474,6 +478,9 @@ class KeyTurns(Turns):
         self._held: set[str] = set()  # ids of those that wait for a completion
         self._packs: dict[str, _Key] = {}  # by the ids of the packs that are open, or are being claimed
         self._without_room: dict[str, _Key] = {}  # keys whose packs wait until another key's pack is freed, in order
+        self._bytes = 0  # of the limits record, if all that have places were handed over
+        self._handing_over: set[str] = set()  # classes of keys whose tasks are handed over
+        self._kept_out: dict[str, _Key] = {}  # keys whose tasks wait until there is room in the record, in order
         self._is_over = False
         self._rates = threading.Lock()
         self._try_at = EPOCH  # not before, for the lease
@@ -540,6 +547,9 @@ class KeyTurns(Turns):
             key.is_ready = False
             line, entry = self._next_of(key)
             if entry is None or not key.has_place():
+                continue
+            if not self._has_room(key, entry[1]):
+                self._kept_out[key.name] = key
                 continue
             if (at := key.next_at(now)) > now + self._ahead:
                 key.is_ready = True
@@ -668,7 +678,7 @@ class KeyTurns(Turns):
         if not self._has_lease():
             return False
         key = self._key(str(task.limit_key))
-        if not self._may_begin(key):
+        if not self._may_begin(key, task.task_id):
             return False
         self._give_place(key, task.task_id)
         return True
@@ -679,7 +689,7 @@ class KeyTurns(Turns):
             return True
         if not self._has_lease():
             return False
-        return view.is_pack or self._may_begin(self._key(str(view.limit_key)))
+        return view.is_pack or self._may_begin(self._key(str(view.limit_key)), view.task_id)
 
     def opens(self, pack: Task) -> bool:
         if not self.is_limited(pack.limit_key):
@@ -702,7 +712,9 @@ class KeyTurns(Turns):
 
     def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
         key = self._packs.get(pack.task_id)
-        if key is None or member_id in self._places or not self._has_lease() or not self._may_begin(key):
+        if key is None or member_id in self._places or not self._has_lease():
+            return False
+        if not self._may_begin(key, member_id):
             return False
         if tasks_may and not key.is_turn_of_pack and self._next_task(key) is not None:
             return False
@@ -715,11 +727,18 @@ class KeyTurns(Turns):
         if key is None:
             return False
         held = sum(self._places[task_id] is key for task_id in self._held)
-        return key.taken > held or (member_id not in self._places and self._may_begin(key))
+        return key.taken > held or (member_id not in self._places and self._may_begin(key, member_id))
 
-    def _may_begin(self, key: _Key) -> bool:
+    def _may_begin(self, key: _Key, task_id: str) -> bool:
         now = self._clock()
-        return key.has_place() and key.next_at(now) <= now + self._ahead
+        return key.has_place() and key.next_at(now) <= now + self._ahead and self._has_room(key, task_id)
+
+    def _has_room(self, key: _Key, task_id: str) -> bool:
+        """Whether it could be noted in the record that a task keeps its place. Those of a class of which none was
+        handed over need no room."""
+        return class_of(key.name) not in self._handing_over or (
+            self._bytes + size_of_held(task_id, key.name) <= MAX_HELD_BYTES
+        )
 
     def seconds_to_wait(self, task: Task) -> float:
         key = self._places.get(task.task_id)
@@ -765,6 +784,8 @@ class KeyTurns(Turns):
         if key is not None:
             key.ended += 1
             self._may_have_turn(key)
+            if self._kept_out:
+                self._may_have_turn(self._kept_out.pop(next(iter(self._kept_out))))
 
     def _take_place_back(self, task_id: str) -> _Key | None:
         """Returns its key; None: it had no place."""
@@ -772,6 +793,7 @@ class KeyTurns(Turns):
         if key is None:
             return None
         self._held.discard(task_id)
+        self._bytes -= size_of_held(task_id, key.name)
         if key.has_rate:
             with self._rates:
                 if task_id in self._begun:
@@ -793,6 +815,7 @@ class KeyTurns(Turns):
 
     def hold(self, tasks: Sequence[Task]) -> bool:
         mine = [task for task in tasks if task.task_id in self._places]
+        self._handing_over.update(class_of(str(task.limit_key)) for task in mine)
         return not mine or self._lease.hold(mine)
 
     def is_handed_over(self, task: Task) -> None:
@@ -827,6 +850,7 @@ class KeyTurns(Turns):
             with self._rates:
                 key.unbegun += 1
         self._places[task_id] = key
+        self._bytes += size_of_held(task_id, key.name)
 
     def _may_have_turn(self, key: _Key) -> None:
         if not key.is_ready and key.has_waiting() and key.has_place():
@@ -859,6 +883,7 @@ class KeyTurns(Turns):
             self.fault = error
             return False
         for held in self._lease.held.values():
+            self._handing_over.add(class_of(held.key))
             if self.is_limited(held.key) and held.task_id not in self._places:
                 key = self._key(held.key)
                 self._give_place(key, held.task_id)

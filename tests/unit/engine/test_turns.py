@@ -804,7 +804,50 @@ def test_only_tasks_with_limit_keys_need_room_to_be_handed_over(monkeypatch: pyt
     w.behave(hands_over, "free", "keyed")
     w.next_tick()
     assert (w.row("free")["status"], w.row("keyed")["status"]) == ("waiting", "scheduled")
-    assert str(w.row("keyed")["attempts"][0]["error"]).startswith("too many tasks of its shard wait")  # type: ignore[index]
+    assert (w.row("keyed")["attempt"], "attempts" in w.row("keyed")) == (0, False)
+
+
+def test_what_waits_for_room_in_the_record_has_its_turn_as_soon_as_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_HELD_BYTES", limits.size_of_held("a", "tenant:a"))
+    system = system_of("tenant=1")
+    turns = turns_of(system, lease_of(system, "mine"))
+    task = replace(task_of("a", "tenant:a"), lease="mine")
+    assert turns.admits(task) and turns.hold([task])
+    turns.is_handed_over(task)
+    waits_for_a_completion(system, "a", "waiting")
+    assert turns.offer(BUCKET, "b", "tenant:b") and turns.offer(BUCKET, "c", "tenant:c")
+    assert (turns.take(5), turns.has_turn) == ([], False)
+    due(system, "a", "tenant:a", status="completed", outcome="completed")
+    turns.look_at_held()
+    assert turns.take(5) == [(BUCKET, "b")]
+    turns.not_claimed(BUCKET, "b")
+    assert turns.take(5) == [(BUCKET, "c")]
+
+
+def test_while_the_record_has_no_room_tasks_of_a_class_that_is_handed_over_wait_and_others_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = world(rules=rules_of("customer=1", "mail=1", in_one_thread=True))
+    first, *others = all_ids = ids(4)
+    w.behave(lambda *_: CompleteLater(timedelta(hours=2)), *all_ids)
+    w.insert(first, limitKey="customer:0")
+    w.next_tick()
+    assert w.row(first)["status"] == "waiting"
+    room = limits.size_of_held(first, "customer:0")
+    monkeypatch.setattr(limits, "MAX_HELD_BYTES", 2 * room)
+    for n, task_id in enumerate(others, 1):
+        w.insert(task_id, limitKey=f"customer:{n}")
+    w.insert("mail", limitKey="mail:1")
+    w.ticks(3)
+    assert sorted(str(w.row(one)["status"]) for one in others) == ["scheduled", "scheduled", "waiting"]
+    assert w.outcome("mail") == "completed"
+    client = TaskClient(w.rigged, clock=w.clock)
+    client.complete(completion_token(str(w.row(first)["lease"]), first))
+    w.ticks(6)
+    assert sorted(str(w.row(one)["status"]) for one in others) == ["scheduled", "waiting", "waiting"]
+    assert sorted(map(w.actions.times, all_ids)) == [0, 1, 1, 1]
 
 
 class Unanswering(MemoryStore):
