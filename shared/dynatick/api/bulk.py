@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
@@ -37,6 +37,7 @@ from dynatick.domain.selection import Selection
 from dynatick.domain.view import Json, View
 from dynatick.errors import shown
 
+_SKIPPED: Final = "skipped"
 _NOT_KNOWN = "the table gave no answer; whether it was written is not known. Repeat the request"
 
 
@@ -77,7 +78,7 @@ class ChangeResult(View):
     task_id: str
     result: Annotated[
         Literal["changed", "wouldChange", "skipped", "unknown"],
-        "skipped: another request changed the task first. unknown: the table gave no answer.",
+        "skipped: it can't be changed, or another request changed it first. unknown: the table gave no answer.",
     ]
     detail: str | None = None
 
@@ -103,7 +104,8 @@ def _by_filter(verb: str, summary: str, description: str = "") -> Callable[[Call
         f"{verb}Tasks",
         summary,
         description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true, with the `began` of "
-        "the answer. Tasks that were changed are not changed again: those that ended since then are left out. "
+        "the answer. Tasks that were changed are not changed again: those that ended since then are left out. Those "
+        "that are skipped don't count for `limit`. "
         f"{description}".rstrip(),
         answers={200: ("One result per task", ChangeResults)},
     )
@@ -179,6 +181,7 @@ class Bulk(Routes):
         record = new_record(client, name, {**given_selection(selection), **given, "limit": body.limit})
         with record:
             results = self._results(body, selection, partial(change, counted_in(client, record)), began)
+            record.is_aborted = False  # what is left is for the next request
         return answer(results)
 
     def _results(
@@ -188,34 +191,48 @@ class Bulk(Routes):
         change: Callable[..., Iterator[ManyResult]],
         began: datetime,
     ) -> ChangeResults:
-        """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
-        a dry run is stopped within a part, since every change must be reported."""
+        """Part by part, so that the answer comes in time. At most ``limit`` tasks are changed; those that are skipped
+        don't count, since a later request would skip them again. A dry run counts all. A change is stopped within a
+        part only if it has come by more tasks than ``limit``, and every change is reported."""
         results: list[ChangeResult] = []
         counts: Counter[str] = Counter()
         more, next_start = False, None
-        timer = Timer(self._seconds)
+        timer, left, stopped = Timer(self._seconds), body.limit, False
+
+        def stop() -> bool:
+            nonlocal stopped
+            stopped = counts.total() >= body.limit and timer.is_up
+            return stopped
+
         for part, out_of_time in parts(selection, timer):
             begins = format_instant(part.start) if selection.is_divisible else None
             if out_of_time:
                 more, next_start = True, begins
                 break
-            limit = None if body.dryRun else body.limit - len(results)
-            for result in change(part, dry_run=body.dryRun, limit=limit):
+            limits = {} if body.dryRun else {"limit": left, "stop": stop}
+            for result in change(part, dry_run=body.dryRun, **limits):
                 changed = _changed(result)
                 counts[changed.result] += 1
-                if len(results) < body.limit:
-                    results.append(changed)
+                results.append(changed)
+                left -= changed.result != _SKIPPED
                 if body.dryRun and timer.is_up:
                     more = True
                     break
             if more:
                 break
-            if not body.dryRun and len(results) >= body.limit:
+            if not body.dryRun and (not left or stopped):
                 more, next_start = True, begins
                 break
         return ChangeResults(
-            results=results, counts=counts, more=more, next_start=next_start, began=format_instant(began)
-        )
+            results=_listed(results, body.limit), counts=counts, more=more, next_start=next_start,
+            began=format_instant(began),
+        )  # fmt: skip
+
+
+def _listed(results: Sequence[ChangeResult], limit: int) -> Sequence[ChangeResult]:
+    """Up to ``limit``: those that were skipped as far as the others leave room."""
+    room = iter(range(limit - sum(one.result != _SKIPPED for one in results)))
+    return [one for one in results if one.result != _SKIPPED or next(room, None) is not None][:limit]
 
 
 def answer_of(results: Sequence[InsertAnswer]) -> Response[str]:
@@ -255,6 +272,6 @@ def _changed(result: ManyResult) -> ChangeResult:
         case WouldChange():
             return ChangeResult(task_id=result.task_id, result="wouldChange")
         case Skipped(reason=reason):
-            return ChangeResult(task_id=result.task_id, result="skipped", detail=reason)
+            return ChangeResult(task_id=result.task_id, result=_SKIPPED, detail=reason)
         case ChangeUnknown():
             return ChangeResult(task_id=result.task_id, result="unknown", detail=_NOT_KNOWN)

@@ -170,7 +170,7 @@ class BulkCommand:
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
     """Calls ``change``, a method of the client, after the user has confirmed it: for as many tasks as the question
     named, since others may match by then. Raises CommandFailed."""
-    from dynatick.client import ConfirmedChange
+    from dynatick.client import ConfirmedChange, WouldChange
 
     if command.asking.dry_run:
         show_results(session, change(dry_run=True), command)
@@ -178,9 +178,9 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     if command.asking.yes or not is_interactive():
         _change(session, change(dry_run=False), command)
         return
-    number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
-    if not number:
-        show_results(session, iter(()), command)
+    number = sum(isinstance(one, WouldChange) for one in change(dry_run=True, limit=_MAX_COUNTED + 1))
+    if not number:  # then it shows why each is skipped
+        show_results(session, change(dry_run=True), command)
         return
     many = (
         "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"

@@ -131,9 +131,8 @@ _T = TypeVar("_T")
 class _Change(ABC):
     """A change of the tasks of a selection. ``unless``: of those that need none. A task that ended after ``began`` is
     skipped: it may have been redriven by this call and failed again. ``goes_on``: with an earlier call, which began
-    then; such a task is left out, so that those skipped don't use up the limit of each call. ``latest_first``:
-    buckets in reverse order, if tasks go to later ones, so that none is changed twice. ``departures``: counts those
-    that leave past buckets."""
+    then; such a task is left out, instead of being reported by each call. ``latest_first``: buckets in reverse order,
+    if tasks go to later ones, so that none is changed twice. ``departures``: counts those that leave past buckets."""
 
     store: Store
     selection: Selection
@@ -146,7 +145,8 @@ class _Change(ABC):
     def results(
         self, *, dry_run: bool, limit: int | None, stop: Stop, record: ChangeRecord | None
     ) -> Iterator[ManyResult]:
-        """Yields one result per task, in the order of the selection. Memory does not grow with their number.
+        """Yields one result per task, in the order of the selection. Memory does not grow with their number. ``limit``:
+        of those that are not skipped.
 
         ``record`` gets the results of a chunk before the first of them is yielded, so that none is missing if the
         caller stops. Raises StoreError if the tasks cannot be listed.
@@ -166,17 +166,19 @@ class _Change(ABC):
                     leave(pages)
                     return
                 for chunk in self._chunks(page):
-                    selected = chunk[:remaining]
-                    if dry_run:
-                        yield from map(self._preview, selected)
-                    else:
-                        if record is not None and selected:
-                            record.begin()
-                        yield from self._written(pool, selected, record)
-                    remaining -= len(selected)
-                    if not remaining or stops():
-                        leave(pages)
-                        return
+                    while chunk:
+                        selected, chunk = chunk[:remaining], chunk[remaining:]
+                        if dry_run:
+                            results = [self._preview(listed) for listed in selected]
+                        else:
+                            if record is not None:
+                                record.begin()
+                            results = self._written(pool, selected, record)
+                        yield from results
+                        remaining -= sum(not isinstance(result, Skipped) for result in results)
+                        if not remaining or stops():
+                            leave(pages)
+                            return
 
     def _written(
         self, pool: ThreadPoolExecutor, selected: Sequence[_Listed], record: ChangeRecord | None
@@ -312,9 +314,10 @@ class _Deletion(_Change):
         task_update.require_deletable(row, with_members=self.selection.is_all_of_subject)
 
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
-        return [_result(entry, partial(self._delete, entry)) for entry, _ in batch]
+        return [_result(entry, partial(self._delete, entry, row)) for entry, row in batch]
 
-    def _delete(self, entry: Entry) -> Changed:
+    def _delete(self, entry: Entry, listed: Row | None) -> Changed:
+        self.require(self.check(entry, listed))  # one that runs is skipped without reading it again
         row = task_update.delete(
             self.store,
             entry.task_id,
@@ -403,8 +406,8 @@ class BulkTasks(TaskLists):
         """Redrives the failed tasks of a bucket, range or subject (arguments as for ``select``), with one result per
         task, as they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose
         handler would refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the
-        maximum number of tasks. ``stop``: asked before each 200 tasks whether to end. To consume no more
-        results instead leaves it open which of the 200 are changed already.
+        maximum number of tasks that are changed; those that are skipped don't count. ``stop``: asked before each 200
+        tasks whether to end. To consume no more results instead leaves it open which of the 200 are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)

@@ -154,6 +154,28 @@ def test_whoever_repeats_a_request_while_there_is_more_changes_each_task_once(
         assert caller.ask("POST", f"/v1/tasks/{verb}", {**asked, "dryRun": True})["counts"] == {}
 
 
+def test_whoever_repeats_a_request_comes_past_the_tasks_that_are_skipped(caller: Caller) -> None:
+    fill(caller, 5, prefix="a")
+    fill(caller, 2, prefix="b")
+    for n in range(5):
+        caller.store.put({**caller.client.get(f"a{n}").row, "status": "running", "lease": "x", "attempt": 1})
+    answers = [caller.ask("POST", "/v1/tasks/delete", {"bucket": BUCKET, "limit": 1}) for _ in range(3)]
+    assert [(one["counts"].get("changed", 0), one["more"]) for one in answers] == [(1, True), (1, True), (0, False)]
+    assert [[one["result"] for one in answer["results"]] for answer in answers] == [["changed"]] * 2 + [["skipped"]]
+    assert answers[2]["counts"] == {"skipped": 5}
+    assert {record.state for record in caller.client.operations.changes.list()} == {"done"}
+
+
+def test_a_request_that_skips_very_many_ends_in_time(caller: Caller) -> None:
+    fill(caller, 450)
+    for n in range(450):
+        caller.store.put({**caller.client.get(f"t{n}").row, "status": "running", "lease": "x", "attempt": 1})
+    answer = in_a_hurry(caller, 0).ask("POST", "/v1/tasks/delete", {"bucket": BUCKET, "limit": 100})
+    assert (100 <= answer["counts"]["skipped"] < 450, len(answer["results"]), answer["more"]) == (True, 100, True)
+    (record,) = caller.client.operations.changes.list()
+    assert record.state == "done"
+
+
 def test_when_a_change_began_is_an_instant_that_has_passed(caller: Caller) -> None:
     for began in ("2026-12-31T12:00:00", "noon", "-1h", "2026-12-31T12:01:01Z"):
         assert caller.refused_fields("POST", "/v1/tasks/cancel", {**RANGE, "began": began}) == ["#/began"]

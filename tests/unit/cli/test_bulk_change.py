@@ -211,6 +211,21 @@ def test_no_more_are_changed_than_the_question_named(
     )
 
 
+def test_the_question_names_only_those_that_would_be_changed(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is cancelled by a command of its own."""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert waiting.store.create({**waiting.row("w1"), "taskId": "a-batch", "action": "dynatick.batch"})
+    cancel = ("task", "cancel", "--bucket", "2026-12-31#12:30")
+    assert shell(*cancel).err == "Cancel 3 tasks? [y/N] 1 skipped, 3 cancelled\n"
+    assert {waiting.row(name)["status"] for name in ("w1", "w2", "w3")} == {"cancelled"}
+    ended = shell(*cancel)
+    assert ended.err == "1 skipped\n", "and nothing to ask"
+    assert "cancel it with its members" in " ".join(ended.out.split())
+
+
 def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
     span = ("task", "reschedule", "--from", "now", "--to", "+2h")
     dry = shell(*span, "--by", "+1h", "--dry-run", "-o", "json").json

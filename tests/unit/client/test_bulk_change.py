@@ -93,6 +93,19 @@ def test_all_that_wait_are_cancelled_up_to_a_limit_for_all_shards(world: World, 
     assert list(client.cancel_many(LATER)) == []
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_those_that_are_skipped_do_not_count_for_the_limit(world: World, client: TaskClient, dry_run: bool) -> None:
+    """Else a call that is repeated would never come past them."""
+    for n in range(3):
+        world.rigged.put(scheduled_row(f"a{n}", Bucket.parse(LATER), status="running", lease="x", attempt=1))
+        client.insert(f"b{n}", task_date_time=LATER)
+    results = list(client.delete_many(LATER, dry_run=dry_run, limit=2))
+    skipped = {one.task_id for one in results if isinstance(one, Skipped)}
+    assert skipped <= {"a0", "a1", "a2"}
+    assert len(results) - len(skipped) == 2
+    assert all(isinstance(one, WouldChange if dry_run else Changed) for one in results if one.task_id not in skipped)
+
+
 @pytest.mark.parametrize(
     ("other", "reason"),
     [

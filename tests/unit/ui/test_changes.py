@@ -211,6 +211,21 @@ def test_a_dry_run_names_the_subject_and_a_range_only_if_there_is_one(
     assert ranged.startswith("All scheduled tasks from 2026-12-31 13:00:00 to 2027-01-01 13:00:00, subject"), ranged
 
 
+def test_all_that_a_dry_run_names_are_changed_though_others_are_skipped(browser: Browser) -> None:
+    """The rows of batches, which only their own command cancels, come first."""
+    client = browser.installation.client
+    due_at = NOON + timedelta(hours=3)
+    for name in ("a", "b"):
+        client.batches.insert([{}], batch_id=name, action="log", due_at=due_at)
+    client.insert("t", due_at=due_at)
+    asked = {"do": "cancel", "status": "scheduled", "from": "2026-12-31T14:30Z", "to": "2026-12-31T15:30Z"}
+    dry_run = browser.get(f"/tasks/change?{urlencode(asked)}")
+    number = text_of(dry_run, "dry-run-count")
+    browser.follow(browser.post("/tasks/change", **asked, confirmed=number))
+    assert client.get("t").status == "cancelled"
+    assert elements(browser.get(f"/tasks/change?{urlencode(asked)}"), "none")
+
+
 @pytest.mark.parametrize("subject", ["acme ", " acme", " "])
 def test_the_tasks_of_another_name_that_differs_in_a_space_are_left_alone(browser: Browser, subject: str) -> None:
     client = browser.installation.client
