@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from dynatick.api.limits import MAX_CHARACTERS, Timer, parts
+from dynatick.api.limits import MAX_CHARACTERS, Timer, listed, parts
 from dynatick.api.models import task as models
 from dynatick.api.problems import MAX_WRONG, Wrong, path_of, pointer
 from dynatick.api.routes import Call, Routes, answer, route
@@ -37,7 +37,6 @@ from dynatick.domain.selection import Selection
 from dynatick.domain.view import Json, View
 from dynatick.errors import shown
 
-_SKIPPED: Final = "skipped"
 _NOT_KNOWN = "the table gave no answer; whether it was written is not known. Repeat the request"
 
 
@@ -214,7 +213,7 @@ class Bulk(Routes):
                 changed = _changed(result)
                 counts[changed.result] += 1
                 results.append(changed)
-                left -= changed.result != _SKIPPED
+                left -= _is_changed(changed)
                 if body.dryRun and timer.is_up:
                     more = True
                     break
@@ -224,15 +223,14 @@ class Bulk(Routes):
                 more, next_start = True, begins
                 break
         return ChangeResults(
-            results=_listed(results, body.limit), counts=counts, more=more, next_start=next_start,
+            results=listed(results, body.limit, is_done=_is_changed), counts=counts, more=more, next_start=next_start,
             began=format_instant(began),
         )  # fmt: skip
 
 
-def _listed(results: Sequence[ChangeResult], limit: int) -> Sequence[ChangeResult]:
-    """Up to ``limit``: those that were skipped as far as the others leave room."""
-    room = iter(range(limit - sum(one.result != _SKIPPED for one in results)))
-    return [one for one in results if one.result != _SKIPPED or next(room, None) is not None][:limit]
+def _is_changed(result: ChangeResult) -> bool:
+    """Whether it may be changed."""
+    return result.result != "skipped"
 
 
 def answer_of(results: Sequence[InsertAnswer]) -> Response[str]:
@@ -272,6 +270,6 @@ def _changed(result: ManyResult) -> ChangeResult:
         case WouldChange():
             return ChangeResult(task_id=result.task_id, result="wouldChange")
         case Skipped(reason=reason):
-            return ChangeResult(task_id=result.task_id, result=_SKIPPED, detail=reason)
+            return ChangeResult(task_id=result.task_id, result="skipped", detail=reason)
         case ChangeUnknown():
             return ChangeResult(task_id=result.task_id, result="unknown", detail=_NOT_KNOWN)

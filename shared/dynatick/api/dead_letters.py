@@ -12,11 +12,11 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from dynatick.api.limits import Timer
+from dynatick.api.limits import Timer, listed
 from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Routes, answer, route
-from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters
+from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
 from dynatick.client.bulk_change import going_on
 from dynatick.domain.instants import optional_text
 from dynatick.domain.view import View
@@ -33,13 +33,15 @@ class HandledList(View):
 
     FORM = "HandledLetters"
 
-    results: Sequence[HandledLetter]
-    more: Annotated[bool, "Whether letters may be left: repeat the request, with this began if there is one."]
+    results: Annotated[Sequence[HandledLetter], "Up to limit; those that are kept as far as the others leave room."]
+    counts: Mapping[str, int]
+    more: Annotated[
+        bool,
+        "Whether to repeat the request, with this began if there is one: letters may be left, and this one has "
+        "deleted or redriven some.",
+    ]
+    complete: Annotated[bool, "The queue was read until it was empty. If not, there may be more."]
     began: Annotated[str | None, "Of a redrive: when the first of these requests came."] = None
-
-    @property
-    def counts(self) -> Annotated[Mapping[str, int], ""]:
-        return Counter(str(one.result) for one in self.results)
 
 
 class DeadLetterRoutes(Routes):
@@ -94,10 +96,23 @@ class DeadLetterRoutes(Routes):
             action=body.action, error=body.error, dry_run=body.dryRun, limit=body.limit, stop=lambda: timer.is_up
         )
         results = list(handled)  # before handled.complete is read
-        return answer(HandledList(results=results, more=not handled.complete, began=optional_text(began)))
+        more = not handled.complete and any(map(_is_done, results))  # else it would read the same for ever
+        return answer(
+            HandledList(
+                results=listed(results, body.limit, is_done=_is_done),
+                counts=Counter(str(one.result) for one in results),
+                more=more,
+                complete=handled.complete,
+                began=optional_text(began),
+            )
+        )
 
     def _letters(self) -> DeadLetters:
         if self._client.dead_letter_queue is None:
             detail = "the function's DYNATICK_DEAD_LETTER_QUEUE_URL is not set; the template sets it"
             raise Problem(code="no-dead-letter-queue", detail=detail)
         return self._client.dead_letters
+
+
+def _is_done(letter: HandledLetter) -> bool:
+    return letter.result is not LetterResult.KEPT

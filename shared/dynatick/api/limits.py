@@ -128,3 +128,9 @@ def fitting(views: Sequence[View]) -> int:
         if remaining < 0:
             return n
     return len(views)
+
+
+def listed(results: Sequence[T], limit: int, *, is_done: Callable[[T], bool]) -> Sequence[T]:
+    """Up to ``limit`` results, in order: of those that are not ``is_done`` as many as the others leave room for."""
+    room = iter(range(limit - sum(map(is_done, results))))
+    return [one for one in results if is_done(one) or next(room, None) is not None][:limit]

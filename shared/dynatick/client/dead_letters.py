@@ -148,6 +148,7 @@ class LetterReading:
     stop: Callable[[], bool]
     complete: bool = False
     hidden: dict[str, Message] = field(default_factory=dict)  # by id
+    _unread: list[Message] = field(default_factory=list)  # those whose tasks are not read
 
     def __enter__(self) -> LetterReading:
         return self
@@ -155,30 +156,21 @@ class LetterReading:
     def __exit__(self, *error: object) -> None:
         self.queue.release(list(self.hidden.values()))
 
-    def chunks(
-        self, limit: int, passes_over: Callable[[Letter], bool] = lambda letter: False
-    ) -> Iterator[Sequence[Letter]]:
-        """Up to ``limit`` letters, with their rows, until the queue shows no more. ``passes_over``: of those that are
-        none of them."""
-        remaining = limit
-        messages: list[Message] = []
-        while remaining > 0 and not self.complete:
-            while len(messages) < min(_CHUNK, remaining):
-                if self.stop() or len(self.hidden) >= MAX_HIDDEN:
-                    break
-                received = self.queue.receive()
-                new = [one for one in received if one.message_id not in self.hidden]
-                self.hidden |= {one.message_id: one for one in received}
-                messages += new
-                if not new:  # only those that were hidden for too long come again
-                    self.complete = not received
-                    break
-            if not messages:
-                return
-            read, messages = self._read(messages[:remaining]), messages[remaining:]
-            letters = [letter for letter in read if not passes_over(letter)]
-            remaining -= len(letters)
-            yield letters
+    def receive(self, maximum: int) -> Sequence[Letter]:
+        """Some letters that were not received before, with their rows; none: the queue shows no more, or the call has
+        received what it may."""
+        while len(self._unread) < min(_CHUNK, maximum) and not self.complete:
+            if self.stop() or len(self.hidden) >= MAX_HIDDEN:
+                break
+            received = self.queue.receive()
+            new = [one for one in received if one.message_id not in self.hidden]
+            self.hidden |= {one.message_id: one for one in received}
+            self._unread += new
+            if not new:  # only those that were hidden for too long come again
+                self.complete = not received
+                break
+        read, self._unread = self._unread[:maximum], self._unread[maximum:]
+        return self._read(read)
 
     def delete(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Deletes messages. Returns those that the queue has not confirmed."""
@@ -280,9 +272,13 @@ class DeadLetters:
         if not 1 <= limit <= MAX_HIDDEN:
             raise InvalidInput("limit", limit, f"expected a whole number from 1 to {MAX_HIDDEN}")
         counts = self._queue.counts()
+        letters: list[DeadLetterView] = []
         with LetterReading(self._queue, self._store, stop=stop) as reading:
-            letters = tuple(letter.view for chunk in reading.chunks(limit) for letter in chunk)
-        return DeadLetterPage(letters=letters, complete=reading.complete, messages=counts.visible, hidden=counts.hidden)
+            while received := reading.receive(limit - len(letters)):
+                letters += [letter.view for letter in received]
+        return DeadLetterPage(
+            letters=tuple(letters), complete=reading.complete, messages=counts.visible, hidden=counts.hidden
+        )
 
     def count(self) -> int:
         """How many messages there are to be read, by SQS's estimate."""
@@ -302,24 +298,23 @@ class DeadLetters:
         letters, too. One result for each letter, as they are consumed.
 
         ``action``; ``error``, a part of the letter's: only these letters, and no result for others. ``dry_run``:
-        changes nothing. ``limit``: the maximum number of letters that are read. The letter of a task that failed after
-        the call began is kept: this call may have redriven the task. ``began``: of an earlier call, with which this one
-        goes on; letters of tasks that failed since are passed over, without a result, and don't count for ``limit``.
+        changes nothing. ``limit``: the maximum number of letters; those that are kept don't count. The letter of a task
+        that failed after the call began is kept: this call may have redriven the task. ``began``: of an earlier call,
+        with which this one goes on; letters of tasks that failed since are passed over, without a result.
         """
         check_optional_limit(limit)
         since = began or self._clock()
         chosen = _Choice(action, error)
 
-        def passes_over(letter: Letter) -> bool:
-            return began is not None and _has_failed_since(letter.view, began)
+        def is_selected(letter: DeadLetterView) -> bool:
+            return chosen.fits(letter) and (began is None or not _has_failed_since(letter, began))
 
         def handle(letters: Sequence[Letter]) -> Iterator[tuple[Letter, HandledLetter, bool]]:
-            selected = [letter for letter in letters if chosen.fits(letter.view)]
-            yield from self._redrive(selected, since, record)
+            yield from self._redrive([letter for letter in letters if is_selected(letter.view)], since, record)
 
         given = {"action": action, "error": error, "limit": limit}
         record = None if dry_run else self._new_record("redrive dead letters", given)
-        return self._handle(handle, record, limit=limit, stop=stop, passes_over=passes_over)
+        return self._handle(handle, record, limit=limit, stop=stop)
 
     def purge(
         self,
@@ -353,16 +348,17 @@ class DeadLetters:
         *,
         limit: int | None,
         stop: Callable[[], bool],
-        passes_over: Callable[[Letter], bool] = lambda letter: False,
     ) -> HandledLetters:
         """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted.
-        ``record`` None: it is a dry run."""
+        ``record`` None: it is a dry run. Those that are kept don't count for ``limit``: each call would read them."""
         reading = LetterReading(self._queue, self._store, stop=stop)
 
         def results() -> Iterator[HandledLetter]:
+            left = sys.maxsize if limit is None else limit
             with reading, record or nullcontext():
-                for chunk in reading.chunks(sys.maxsize if limit is None else limit, passes_over):
+                while chunk := reading.receive(left):
                     handled = list(handle(chunk))
+                    left -= sum(one.result is not LetterResult.KEPT for _, one, _ in handled)
                     done = [letter.message for letter, _, is_done in handled if is_done and record is not None]
                     if done and record is not None and record.tally.runs is None:  # of a purge
                         record.begin()

@@ -12,6 +12,7 @@ from tests.unit.client.support import fail
 
 from dynatick.actions.dead_letter_queue import Message
 from dynatick.api import Api
+from dynatick.client import dead_letters
 from dynatick.errors import QueueError
 
 PATH = "/v1/dead-letters"
@@ -76,6 +77,26 @@ def test_whoever_repeats_a_redrive_while_there_is_more_redrives_each_task_once(
     assert [world.row(name)["run"] for name in "ab"] == [3, 2]
     assert caller.refused_fields("POST", f"{PATH}/redrive", {"began": "noon"}) == ["#/began"]
     assert "began" not in caller.ask("POST", f"{PATH}/purge", {})
+
+
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_a_request_that_has_read_its_fill_and_handled_nothing_is_not_to_be_repeated(
+    caller: Caller, world: InProcess, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_HIDDEN", 20)
+    for n in range(40):
+        caller.dead_letters.put(f"no letter {n}")
+    answers = [caller.ask("POST", f"{PATH}/{verb}", {"action": "log", "limit": 1}) for _ in range(2)]
+    assert [(sum(one["counts"].values()), one["more"]) for one in answers] == [(1, True), (0, False)]
+    assert [one["complete"] for one in answers] == [False, False], "there may be more"
+
+
+def test_no_more_letters_that_are_kept_are_listed_than_the_limit(caller: Caller, world: InProcess) -> None:
+    for n in range(5):
+        caller.dead_letters.put(f"no letter {n}")
+    answer = caller.ask("POST", f"{PATH}/redrive", {"limit": 3})
+    assert (answer["counts"], answer["more"]) == ({"dropped": 1, "redriven": 1, "kept": 5}, False)
+    assert [one["result"] for one in answer["results"]] == ["dropped", "kept", "redriven"]
 
 
 def test_purge_of_obsolete_ones_of_all_and_of_what_a_redrive_keeps(caller: Caller, world: InProcess) -> None:

@@ -134,6 +134,22 @@ def test_filters_and_two_letters_of_one_failure(client: TaskClient, world: World
     assert queue.visible == []
 
 
+def test_letters_that_are_kept_or_not_selected_do_not_count_for_the_limit(
+    client: TaskClient, queue: MemoryDeadLetterQueue
+) -> None:
+    """Else a call that is repeated would never come past them."""
+    for call in (
+        lambda: results(client.dead_letters.redrive(error="broke", limit=1)),
+        lambda: results(client.dead_letters.redrive(limit=1)),
+        lambda: results(client.dead_letters.purge(error="broke", limit=1)),
+    ):
+        queue.put("no letter")
+        queue.visible.sort(key=lambda message: message.body, reverse=True)  # before those of a, b and c
+        handled = call()
+        assert sum(result != "kept" for result in handled.values()) == 1, handled
+    assert queue.counts().visible == 3
+
+
 def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(client: TaskClient, world: World) -> None:
     other = client_of(world)
     replaced = {**world.row("a"), "createdAt": "2026-12-31T12:00:59Z"}

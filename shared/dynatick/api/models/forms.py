@@ -47,7 +47,12 @@ class DeadLetterSelection(ClosedForm):
     action: str | None = Field(None, description="Only those of this action.", examples=["webhook"])
     error: str | None = Field(None, description="Only those with this in their error.", examples=["answered 503"])
     dryRun: bool = Field(False, description="Return what would be done, and change nothing.")
-    limit: int = Field(MAX_LETTERS, ge=1, le=MAX_LETTERS, description="The maximum number of letters to read.")
+    limit: int = Field(
+        MAX_LETTERS,
+        ge=1,
+        le=MAX_LETTERS,
+        description="The maximum number of letters; those that are kept don't count.",
+    )
 
 
 class DeadLetterRedrive(DeadLetterSelection):
