@@ -80,6 +80,7 @@ class ChangeResult(View):
         "skipped: it can't be changed, or another request changed it first. unknown: the table gave no answer.",
     ]
     detail: str | None = None
+    tasks: Annotated[int | None, "Of the pack of a batch: how many members that are. Left out: one task."] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,7 +201,7 @@ class Bulk(Routes):
 
         def stop() -> bool:
             nonlocal stopped
-            stopped = counts.total() >= body.limit and timer.is_up
+            stopped = len(results) >= body.limit and timer.is_up
             return stopped
 
         for part, out_of_time in parts(selection, timer):
@@ -211,7 +212,7 @@ class Bulk(Routes):
             limits = {} if body.dryRun else {"limit": left, "stop": stop}
             for result in change(part, dry_run=body.dryRun, **limits):
                 changed = _changed(result)
-                counts[changed.result] += 1
+                counts[changed.result] += 1 if changed.tasks is None else changed.tasks
                 results.append(changed)
                 left -= _is_changed(changed)
                 if body.dryRun and timer.is_up:
@@ -265,10 +266,10 @@ def inserted(result: InsertResult) -> InsertAnswer:
 
 def _changed(result: ManyResult) -> ChangeResult:
     match result:
-        case Changed():
-            return ChangeResult(task_id=result.task_id, result="changed")
-        case WouldChange():
-            return ChangeResult(task_id=result.task_id, result="wouldChange")
+        case Changed(tasks=tasks):
+            return ChangeResult(task_id=result.task_id, result="changed", tasks=None if tasks == 1 else tasks)
+        case WouldChange(tasks=tasks):
+            return ChangeResult(task_id=result.task_id, result="wouldChange", tasks=None if tasks == 1 else tasks)
         case Skipped(reason=reason):
             return ChangeResult(task_id=result.task_id, result="skipped", detail=reason)
         case ChangeUnknown():

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _MAX_AT_A_TIME = 8  # requests
 _CHUNK = 200  # ids whose results memory holds
 _MAX_COUNTED = 1000  # tasks, for the question before a change
+_TASKS = "tasks"  # of a row that stands for several
 MAX_FAILURES = 200  # in a row; after them the command stops
 
 _COLUMNS = (
@@ -140,7 +141,7 @@ def list_results(
         for row in rows:
             yield row
             result = str(row["result"])
-            counts[result] += 1
+            counts[result] += int(str(row.get(_TASKS, 1)))
             unknown = unknown + 1 if result == "unknown" else 0
             if unknown == MAX_FAILURES:
                 return
@@ -178,13 +179,13 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     if command.asking.yes or not is_interactive():
         _change(session, change(dry_run=False), command)
         return
-    number = sum(isinstance(one, WouldChange) for one in change(dry_run=True, limit=_MAX_COUNTED + 1))
-    if not number:  # then it shows why each is skipped
+    found = [one.tasks for one in change(dry_run=True, limit=_MAX_COUNTED + 1) if isinstance(one, WouldChange)]
+    if not found:  # then it shows why each is skipped
         show_results(session, change(dry_run=True), command)
         return
-    many = (
-        "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"
-    )
+    number = len(found)
+    tasks = sum(found[:_MAX_COUNTED])
+    many = "1 task" if tasks == 1 else f"{tasks} tasks" if number <= _MAX_COUNTED else f"more than {tasks} tasks"
     confirm(f"{command.verb.capitalize()} {many}?")
     confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
     _change(session, confirmed.results(), command)
@@ -252,15 +253,19 @@ def _row(result: ManyResult, done: str) -> Mapping[str, object]:
     from dynatick.client import Changed, ChangeUnknown, Skipped, WouldChange
 
     match result:
-        case Changed(task_id, task):
-            return {attr.TASK_ID: task_id, "result": done, **_of(task)}
-        case WouldChange(task_id, task):
+        case Changed(task_id, task, tasks):
+            return {attr.TASK_ID: task_id, "result": done, **_number(tasks), **_of(task)}
+        case WouldChange(task_id, task, tasks):
             why = {} if task.error is None else {"why": task.error}
-            return {attr.TASK_ID: task_id, "result": f"to be {done}", **_of(task), **why}
+            return {attr.TASK_ID: task_id, "result": f"to be {done}", **_number(tasks), **_of(task), **why}
         case Skipped(task_id, reason):
             return {attr.TASK_ID: task_id, "result": "skipped", "why": reason}
         case ChangeUnknown(task_id, error):
             return {attr.TASK_ID: task_id, "result": "unknown", "why": one_line(str(error))}
+
+
+def _number(tasks: int) -> Mapping[str, object]:
+    return {} if tasks == 1 else {_TASKS: tasks}
 
 
 def _of(task: TaskView) -> Mapping[str, object]:

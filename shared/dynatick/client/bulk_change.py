@@ -31,6 +31,7 @@ from dynatick.client.task_update import Decide, Departures, carry_out, state_sho
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import tasks_changed, tasks_in
 from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import parse_instant
@@ -53,18 +54,21 @@ _PAGE = 1000  # entries to a read of a bucket
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The task was changed. ``task``: as it was written."""
+    """The task was changed. ``task``: as it was written. ``tasks``: how many that are; of the pack of a batch, its
+    members."""
 
     task_id: str
     task: TaskView
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class WouldChange:
-    """A dry run: the task would be changed. ``task``: as it is."""
+    """A dry run: the task would be changed. ``task``: as it is. ``tasks``: as of ``Changed``."""
 
     task_id: str
     task: TaskView
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,10 @@ class _Change(ABC):
         """Raises what forbids the change: TransitionRefused, InvalidInput."""
 
     @abstractmethod
+    def tasks_of(self, row: Row) -> int:
+        """How many tasks are changed with a row."""
+
+    @abstractmethod
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         """Changes a batch, in a thread of the pool. A task that another request changed first is decided again."""
 
@@ -231,7 +239,7 @@ class _Change(ABC):
         def would_change() -> WouldChange:
             checked = self.check(entry, row)
             self.require(checked)
-            return WouldChange(entry.task_id, TaskView.from_row(checked))
+            return WouldChange(entry.task_id, TaskView.from_row(checked), self.tasks_of(checked))
 
         return _result(entry, would_change)
 
@@ -286,6 +294,9 @@ class _Update(_Change):
     def require(self, row: Row) -> ConditionalUpdate:
         return self.decide(row)
 
+    def tasks_of(self, row: Row) -> int:
+        return tasks_changed(row)
+
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         decided = {entry.task_id: _result(entry, partial(self._decide, entry, row)) for entry, row in batch}
         changes = [one for one in decided.values() if isinstance(one, ConditionalUpdate)]
@@ -294,7 +305,7 @@ class _Update(_Change):
         def finish(entry: Entry) -> Changed:
             tried = tries[entry.task_id]
             row = carry_out(self.store, entry.task_id, partial(self._decide, entry), tried=tried)
-            return Changed(entry.task_id, TaskView.from_row(row))
+            return Changed(entry.task_id, TaskView.from_row(row), self.tasks_of(row))
 
         results: list[ManyResult] = []
         for entry, _ in batch:
@@ -313,6 +324,9 @@ class _Deletion(_Change):
     def require(self, row: Row) -> None:
         task_update.require_deletable(row, with_members=self.selection.is_all_of_subject)
 
+    def tasks_of(self, row: Row) -> int:
+        return tasks_in(row)
+
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         return [_result(entry, partial(self._delete, entry, row)) for entry, row in batch]
 
@@ -324,7 +338,7 @@ class _Deletion(_Change):
             check=partial(self.check, entry),
             with_members=self.selection.is_all_of_subject,
         )
-        return Changed(entry.task_id, TaskView.from_row(row))
+        return Changed(entry.task_id, TaskView.from_row(row), self.tasks_of(row))
 
 
 class _NoLongerMatches(Exception):
@@ -406,8 +420,9 @@ class BulkTasks(TaskLists):
         """Redrives the failed tasks of a bucket, range or subject (arguments as for ``select``), with one result per
         task, as they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose
         handler would refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the
-        maximum number of tasks that are changed; those that are skipped don't count. ``stop``: asked before each 200
-        tasks whether to end. To consume no more results instead leaves it open which of the 200 are changed already.
+        maximum number of tasks that are changed; a pack of a batch is one, and those that are skipped don't count.
+        ``stop``: asked before each 200 tasks whether to end. To consume no more results instead leaves it open which of
+        the 200 are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)

@@ -229,8 +229,8 @@ class Tally:
 
     def add(self, result: ManyResult) -> None:
         match result:
-            case Changed(task=task):
-                self.changed += 1
+            case Changed(task=task, tasks=tasks):
+                self.changed += tasks
                 if self.runs is not None:
                     self.runs.add(task)
             case Skipped():

@@ -158,6 +158,22 @@ def standing_of_pack(row: Row) -> Mapping[str, int] | None:
     return None if pack is None else standing(row, pack)
 
 
+def tasks_in(row: Row) -> int:
+    """How many tasks a row stands for: of a pack, its members without rows of their own."""
+    members = standing_of_pack(row)
+    return 1 if members is None else sum(members.values())
+
+
+def tasks_changed(row: Row) -> int:
+    """How many tasks go where a row goes: of a pack, the members that have neither completed nor been cancelled by
+    themselves."""
+    try:
+        pack = Pack.of(row)
+    except InvalidInput:
+        return 1
+    return 1 if pack is None else sum(1 for _ in pack.open())
+
+
 def members_by_status(row: Row) -> Mapping[str, int] | None:
     """The same, with the status of the pack for those that have not ended."""
     found = standing_of_pack(row)

@@ -83,13 +83,13 @@ class Job:
 
     def add(self, result: ManyResult) -> None:
         match result:
-            case Changed(task=task):
-                self.changed += 1
+            case Changed(task=task, tasks=tasks):
+                self.changed += tasks
                 if self.verb == REDRIVEN:
                     with self._lock:
                         self._runs.add(task)
-            case WouldChange():
-                self.changed += 1
+            case WouldChange(tasks=tasks):
+                self.changed += tasks
             case Skipped(reason=reason):
                 self.skipped += 1
                 self._note(reason)

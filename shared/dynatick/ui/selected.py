@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, TaskClient, TaskView, WouldChange
 from dynatick.client.change_records import ChangeRecord
+from dynatick.domain.batches import tasks_changed
 from dynatick.errors import InvalidInput, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 from dynatick.json_reader import loads
 from dynatick.ui import links, query
@@ -29,10 +30,11 @@ def _dry_run(request: Request) -> Response:
     ids = _checked(list(dict.fromkeys(request.query_params.getlist("id"))))
     do = query.choice(query_of(request), "do", _CHANGES) or "redrive"
     results = list(_preview(site.client, do, ids))
-    tasks = [one.task for one in results if isinstance(one, WouldChange)]
+    found = [one for one in results if isinstance(one, WouldChange)]
     return site.page(
-        request, "tasks_selected.html", "tasks", now=site.clock(), do=do, tasks=tasks,
-        ids=json.dumps([one.task_id for one in tasks]), skipped=[one for one in results if isinstance(one, Skipped)],
+        request, "tasks_selected.html", "tasks", now=site.clock(), do=do, found=found,
+        tasks=sum(one.tasks for one in found), ids=json.dumps([one.task_id for one in found]),
+        skipped=[one for one in results if isinstance(one, Skipped)],
     )  # fmt: skip
 
 
@@ -79,7 +81,8 @@ def _each(
 
 def _changed(client: TaskClient, do: str, task_id: str) -> ManyResult:
     try:
-        return Changed(task_id, _method(client, do)(task_id))
+        task = _method(client, do)(task_id)
+        return Changed(task_id, task, tasks_changed(task.row))
     except TaskNotFound:
         return Skipped(task_id, "it was deleted")
     except (TransitionRefused, TaskChanged, InvalidInput) as error:
@@ -99,7 +102,7 @@ def _preview(client: TaskClient, do: str, ids: Sequence[str]) -> Iterator[ManyRe
             yield Skipped(task_id, str(error))
             continue
         if do in possible(task):
-            yield WouldChange(task_id, task)
+            yield WouldChange(task_id, task, tasks_changed(task.row))
         else:
             yield Skipped(task_id, f"it is {task.status}")
 

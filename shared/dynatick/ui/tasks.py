@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import BucketCounts, HistoryPage, ManyResult, TaskClient, TaskView, WouldChange
+from dynatick.client import BucketCounts, HistoryPage, ManyResult, TaskClient, WouldChange
 from dynatick.client.change_records import counted_in
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.selection import STATUSES, Selection
@@ -151,19 +151,19 @@ def _dry_run(request: Request) -> Response:
     do = query.choice(asked, "do", tuple(CHANGES)) or "redrive"
     selection = _selection(site, asked)
     to = query.instant(asked, "due_at")
-    counted = skipped = 0
-    examples: list[TaskView] = []
+    rows = skipped = tasks = 0
+    examples: list[WouldChange] = []
     if do != "reschedule" or to is not None:
         for result in islice(_many(site.client, do, selection, to)(dry_run=True), _MAX_COUNTED):
             if not isinstance(result, WouldChange):
                 skipped += 1
                 continue
-            counted += 1
+            rows, tasks = rows + 1, tasks + result.tasks
             if len(examples) < _MAX_EXAMPLES:
-                examples.append(result.task)
+                examples.append(result)
     return site.page(
-        request, "tasks_change.html", "tasks", now=now, do=do, verb=CHANGES[do], selection=selection, tasks=counted,
-        is_bounded=counted + skipped >= _MAX_COUNTED, examples=examples, asked=asked, due_at=to,
+        request, "tasks_change.html", "tasks", now=now, do=do, verb=CHANGES[do], selection=selection, tasks=tasks,
+        rows=rows, is_bounded=rows + skipped >= _MAX_COUNTED, examples=examples, asked=asked, due_at=to,
         back=links.tasks(**selection.words()),
     )  # fmt: skip
 

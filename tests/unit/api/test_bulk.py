@@ -166,6 +166,22 @@ def test_whoever_repeats_a_request_comes_past_the_tasks_that_are_skipped(caller:
     assert {record.state for record in caller.client.operations.changes.list()} == {"done"}
 
 
+def test_the_members_of_a_pack_are_counted_and_its_row_is_one_result(caller: Caller) -> None:
+    batch = {"batchId": "a", "action": "log", "dueAt": "2026-12-31T13:00:00Z", "payloads": [{}] * 700}
+    caller.ask("POST", "/v1/batches", batch)
+    fill(caller, 1)
+    ask = {"bucket": BUCKET, "limit": 2}
+    assert caller.ask("POST", "/v1/tasks/cancel", {**ask, "dryRun": True})["counts"] == {
+        "wouldChange": 701,
+        "skipped": 1,
+    }
+    first, rest = (caller.ask("POST", "/v1/tasks/cancel", ask) for _ in range(2))
+    changed = [(one["taskId"], one["tasks"]) for one in first["results"] if one["result"] == "changed"]
+    assert changed == [("a/000000000-000000499", 500), ("a/000000500-000000699", 200)]
+    assert [one["counts"]["changed"] for one in (first, rest)] == [700, 1]
+    assert first["more"] and not rest["more"]
+
+
 def test_a_request_that_skips_very_many_ends_in_time(caller: Caller) -> None:
     fill(caller, 450)
     for n in range(450):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from tests.builders import InProcess, scheduled_row
@@ -224,6 +225,18 @@ def test_the_question_names_only_those_that_would_be_changed(
     ended = shell(*cancel)
     assert ended.err == "1 skipped\n", "and nothing to ask"
     assert "cancel it with its members" in " ".join(ended.out.split())
+
+
+def test_the_members_of_a_batch_are_counted(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (payloads := tmp_path / "a.ndjson").write_text("{}\n" * 700)
+    shell("batch", "add", str(payloads), "--id", "a", "--action", "log", "--due", "2026-12-31T12:30:00Z")
+    cancel = ("task", "cancel", "--bucket", "2026-12-31#12:30")
+    assert shell(*cancel, "--dry-run", "-o", "json").json["counts"] == {"to be cancelled": 703, "skipped": 1}
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert shell(*cancel).err == "Cancel 703 tasks? [y/N] 1 skipped, 703 cancelled\n"
 
 
 def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:

@@ -31,7 +31,7 @@ from dynatick import (
     task,
     use_client,
 )
-from dynatick.client import batch_loading, batches
+from dynatick.client import Changed, ManyResult, WouldChange, batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
@@ -46,6 +46,7 @@ from dynatick.testing import VirtualInstallation
 
 AT = "2026-12-31T12:30:00Z"
 DAY: dict[str, Any] = {"action": "log", "due_at": AT}
+HOUR: dict[str, Any] = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T12:45:00Z"}
 
 
 def numbered(number: int) -> list[dict[str, object]]:
@@ -962,6 +963,23 @@ def test_a_batch_is_not_changed_as_a_task(
         change(client, task_id)
     skipped = list(client.cancel_many("2026-12-31#12:30"))
     assert sorted(type(one).__name__ for one in skipped) == ["Changed", "Skipped"]
+
+
+def test_a_change_of_many_tasks_counts_members(world: World, client: TaskClient) -> None:
+    """Those that it changes: of a deletion all that have no row of their own."""
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    client.cancel("news/000000001")
+    client.reschedule("news/000000002", due_at="2026-12-31T13:00:00Z")
+    pack_id = Span(0, 4).pack_id("news")
+
+    def tasks(results: Iterable[ManyResult]) -> dict[str, int]:
+        return {one.task_id: one.tasks for one in results if isinstance(one, Changed | WouldChange)}
+
+    for change in (client.cancel_many, client.restore_many, client.run_now_many, client.delete_many):
+        members = 3 if change == client.delete_many else 2
+        assert tasks(change(prefix="news/", dry_run=True, **HOUR)) == {pack_id: members}
+        assert tasks(change(prefix="news/", **HOUR)) == {pack_id: members}
+    assert [one.changed for one in client.operations.changes.list()] == [2, 2, 2, 3]
 
 
 def test_a_batch_that_has_ended_is_not_cancelled(world: World, client: TaskClient) -> None:

@@ -226,6 +226,24 @@ def test_all_that_a_dry_run_names_are_changed_though_others_are_skipped(browser:
     assert elements(browser.get(f"/tasks/change?{urlencode(asked)}"), "none")
 
 
+def test_a_dry_run_and_its_change_count_the_members_of_batches(browser: Browser) -> None:
+    client = browser.installation.client
+    due_at = NOON + timedelta(hours=3)
+    client.batches.insert([{}] * 1200, batch_id="a", action="log", due_at=due_at)
+    client.insert("t", due_at=due_at)
+    asked = {"do": "cancel", "status": "scheduled", "from": "2026-12-31T14:30Z", "to": "2026-12-31T15:30Z"}
+    dry_run = browser.get(f"/tasks/change?{urlencode(asked)}")
+    assert (text_of(dry_run, "dry-run-count"), text_of(dry_run, "confirm")) == ("1,201", "Cancel 1,201 tasks")
+    assert 'name="confirmed" value="4"' in dry_run.text, "rows, of which no more are changed"
+    assert text_of(browser.follow(browser.post("/tasks/change", **asked, confirmed=4)), "job-changed") == "1,201"
+    (record,) = client.operations.changes.list()
+    assert record.changed == 1201
+    selected = browser.get("/tasks/selected?do=restore&id=t&id=a/000000500-000000999")
+    assert text_of(selected, "confirm") == "Restore 501 tasks"
+    ids = '["t", "a/000000500-000000999"]'
+    assert text_of(browser.follow(browser.post("/tasks/selected", do="restore", ids=ids)), "job-changed") == "501"
+
+
 @pytest.mark.parametrize("subject", ["acme ", " acme", " "])
 def test_the_tasks_of_another_name_that_differs_in_a_space_are_left_alone(browser: Browser, subject: str) -> None:
     client = browser.installation.client

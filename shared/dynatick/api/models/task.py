@@ -129,7 +129,10 @@ class SelectionForm(ClosedForm):
     began: Began = None
     dryRun: bool = Field(False, description="Return the selected tasks, and change none.")
     limit: int = Field(
-        MAX_TASKS, ge=1, le=MAX_TASKS, description="The maximum number of tasks that one request changes and lists."
+        MAX_TASKS,
+        ge=1,
+        le=MAX_TASKS,
+        description="The maximum number of tasks that one request changes and lists; a pack of a batch is one.",
     )
 
 
