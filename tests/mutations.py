@@ -216,6 +216,8 @@ MUTATIONS = (
              "as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT)", "()", LIFECYCLE),
     Mutation(13, "a restored task is attempted beyond its policy", "client:_require_attempts_left",
              "view.attempts_made >= view.retry_policy.maximum_attempts", "False", COMPLETIONS),
+    Mutation(13, "a pack of which nothing is left runs again", "client:_require_members_left",
+             "not tasks_changed(row)", "False", BATCHES),
     Mutation(13, "a redriven task keeps its run", "client:next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
     Mutation(13, "a running task is replaced", "client:require",

@@ -13,10 +13,11 @@ from decimal import Decimal
 
 from dynatick.client.new_task import not_before_next_tick, payload_of, time_of
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.task_update import Decide, require
+from dynatick.client.task_update import Decide, require, state_shown
 from dynatick.client.views import number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain import lifecycle
+from dynatick.domain.batches import tasks_changed
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range, up_to_millisecond
@@ -184,6 +185,7 @@ class TaskDecisions:
 
         def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
             require(row, "restore")
+            _require_members_left(row, "restore")
             _require_attempts_left(row)
             own = RowView(row).bucket
             is_to_come = own is not None and own.minute >= bucket.minute
@@ -197,6 +199,7 @@ class TaskDecisions:
         def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
             require(row, "run")
             if is_terminal(row):
+                _require_members_left(row, "run")
                 return lifecycle.redrive(row, bucket=bucket, due_at=now, run=next_run(row))
             return lifecycle.reschedule(row, bucket=bucket, due_at=now)
 
@@ -211,6 +214,13 @@ class TaskDecisions:
             return decide(row, Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key)), now)
 
         return decide_now
+
+
+def _require_members_left(row: Row, action: str) -> None:
+    """Raises TransitionRefused for the pack of a batch that would run none of its members."""
+    if not tasks_changed(row):
+        instead = f"no member is left in this pack; {action} members by their own ids"
+        raise TransitionRefused(RowView(row).task_id, action, state_shown(row), (), instead=instead)
 
 
 def _require_attempts_left(row: Row) -> None:

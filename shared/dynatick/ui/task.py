@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from dynatick.client import TaskView
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION
+from dynatick.domain.batches import BATCH_ACTION, tasks_changed
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.packs import parse_pack_id
@@ -50,6 +50,8 @@ def possible(task: TaskView) -> tuple[str, ...]:
         return ("run-now", "reschedule", "cancel")
     if status == Status.WAITING:
         return ("cancel",)
+    if not tasks_changed(task.row):  # a pack of which each member has ended by itself
+        return ()
     if status == Status.CANCELLED:
         return ("restore", "run-now")
     if status == Status.FAILED:

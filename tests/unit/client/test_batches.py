@@ -31,7 +31,7 @@ from dynatick import (
     task,
     use_client,
 )
-from dynatick.client import Changed, ManyResult, WouldChange, batch_loading, batches
+from dynatick.client import Changed, ManyResult, Skipped, WouldChange, batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
@@ -980,6 +980,24 @@ def test_a_change_of_many_tasks_counts_members(world: World, client: TaskClient)
         assert tasks(change(prefix="news/", dry_run=True, **HOUR)) == {pack_id: members}
         assert tasks(change(prefix="news/", **HOUR)) == {pack_id: members}
     assert [one.changed for one in client.operations.changes.list()] == [2, 2, 2, 3]
+
+
+def test_a_pack_that_has_run_is_not_run_again(world: World, client: TaskClient) -> None:
+    """It would run none of its members, and be answered as done."""
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    pack_id = Span(0, 3).pack_id("news")
+    run_until(world, 35)
+    with pytest.raises(TransitionRefused, match="it is completed; no member is left in this pack; run members by"):
+        client.run_now(pack_id)
+    (skipped,) = client.run_now_many("2026-12-31#12:30", prefix=pack_id, status="completed")
+    assert isinstance(skipped, Skipped)
+    assert client.run_now("news/000000001").run == 2
+    client.batches.insert(numbered(2), batch_id="off", action="log", due_at="2026-12-31T13:00:00Z")
+    client.cancel("off/000000000")
+    client.cancel("off/000000001")
+    client.cancel(pack_id := Span(0, 2).pack_id("off"))
+    with pytest.raises(TransitionRefused, match="it is cancelled; no member is left in this pack; restore members by"):
+        client.restore(pack_id)
 
 
 def test_a_batch_that_has_ended_is_not_cancelled(world: World, client: TaskClient) -> None:
