@@ -218,6 +218,8 @@ MUTATIONS = (
              "view.attempts_made >= view.retry_policy.maximum_attempts", "False", COMPLETIONS),
     Mutation(13, "a pack of which nothing is left runs again", "client:_require_members_left",
              "not tasks_changed(row)", "False", BATCHES),
+    Mutation(13, "a batch that has ended does not count what is started anew", "client:reopen_batches",
+             "is_terminal(row) and attr.OUTCOME in change.remove", "False", BATCHES),
     Mutation(13, "a redriven task keeps its run", "client:next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
     Mutation(13, "a running task is replaced", "client:require",

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
 from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of, body_expires_at
+from dynatick.client.ended_batches import again
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.task_decisions import Rescheduling, TaskDecisions, next_run
+from dynatick.client.task_decisions import Rescheduling, TaskDecisions
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN, Batch, extracted_ids, is_of_pack
-from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, merge_updates
 from dynatick.domain.instants import format_instant
-from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of
+from dynatick.domain.lifecycle import cancel, reschedule, revise, state_of
 from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, body_id, spans_with
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
@@ -189,11 +189,10 @@ class BatchChanges:
     def _reopen(self, batch_id: str, decisions: TaskDecisions) -> None:
         """Has the task of a batch that has ended look at its members again, if some are open."""
         row, batch = batch_of(self.store, batch_id)
-        ended = (Status.COMPLETED, Status.FAILED)
-        if batch.members is None or not is_terminal(row) or state_of(row) not in ended:
+        if batch.members is None or not is_terminal(row):
             return
         if standings(self.store, batch_id, batch.members)[OPEN]:
-            self._change(batch_id, decisions.next_tick(_again))
+            self._change(batch_id, decisions.next_tick(again))
 
     # -- packs and members -----------------------------------------------------------------------------------------
 
@@ -249,10 +248,6 @@ class BatchChanges:
             return str(refused.status) if refused.status == Status.RUNNING else f"{refused.status} already"
         except TaskNotFound:
             return "deleted"
-
-
-def _again(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    return redrive(row, bucket=bucket, due_at=now, run=next_run(row))
 
 
 def _require_waiting(row: Row, operation: str) -> None:

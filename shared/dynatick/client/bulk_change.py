@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from dynatick.client import history as histories
 from dynatick.client import task_update
 from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
+from dynatick.client.ended_batches import reopen_batches
 from dynatick.client.failures import HasFingerprint
 from dynatick.client.schedule_views import delete_schedule, schedule_rows
 from dynatick.client.task_decisions import PayloadChange, is_due
@@ -287,9 +288,10 @@ class _Change(ABC):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Update(_Change):
-    """Writes what ``decide`` makes of each row."""
+    """Writes what ``decide`` makes of each row. ``reopen``: called before, with rows and their updates."""
 
     decide: Decide
+    reopen: Callable[[Sequence[tuple[Row, ConditionalUpdate]]], None]
 
     def require(self, row: Row) -> ConditionalUpdate:
         return self.decide(row)
@@ -300,6 +302,12 @@ class _Update(_Change):
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         decided = {entry.task_id: _result(entry, partial(self._decide, entry, row)) for entry, row in batch}
         changes = [one for one in decided.values() if isinstance(one, ConditionalUpdate)]
+        rows = {entry.task_id: row for entry, row in batch if row is not None}
+        try:
+            self.reopen([(rows[change.task_id], change) for change in changes])
+        except StoreError as error:  # then nothing is written
+            decided |= {change.task_id: ChangeUnknown(change.task_id, error) for change in changes}
+            changes = []
         tries = {tried.change.task_id: tried for tried in try_many(self.store, changes)}
 
         def finish(entry: Entry) -> Changed:
@@ -597,6 +605,7 @@ class BulkTasks(TaskLists):
             unless=unless,
             latest_first=latest_first,
             decide=departures.noting(decide),
+            reopen=partial(reopen_batches, self.store, self._decisions),
             departures=departures,
         )
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from dynatick import json_reader
 from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message, letter_value
 from dynatick.actions.plain_value import to_json
+from dynatick.client.ended_batches import reopen_batches
 from dynatick.client.history import check_optional_limit
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.task_update import Departures, carry_out, known_id, state_shown, try_many
@@ -406,11 +407,11 @@ class DeadLetters:
                 raise _NoLongerCurrent(state)
             return merge_updates(redriven(row), conditions=as_read(row, attr.CREATED_AT))
 
+        rows = {task_id: letter.row for task_id, letter in letters.items() if letter.row is not None}
         decided: dict[str, ConditionalUpdate] = {}
         results: dict[str, HandledLetter] = {}
         for task_id, letter in letters.items():
-            assert letter.row is not None
-            answer = _result(letter.view, partial(decide, letter.view, letter.row))
+            answer = _result(letter.view, partial(decide, letter.view, rows[task_id]))
             if isinstance(answer, ConditionalUpdate) and record is not None:
                 decided[task_id] = answer
             else:
@@ -418,6 +419,7 @@ class DeadLetters:
                 results[task_id] = answer if isinstance(answer, HandledLetter) else done
         if decided and record is not None:
             record.begin()
+        reopen_batches(self._store, self._decisions, [(rows[task_id], change) for task_id, change in decided.items()])
         for tried in try_many(self._store, list(decided.values())):
             view = letters[tried.change.task_id].view
             write = partial(carry_out, self._store, tried.change.task_id, partial(decide, view), tried=tried)

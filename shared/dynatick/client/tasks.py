@@ -18,6 +18,7 @@ from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.completions import Completions
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
+from dynatick.client.ended_batches import reopen_batches
 from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.new_task import Composed, NewTask, TaskRow, compose, payload_of
@@ -529,7 +530,7 @@ class TaskClient(BulkTasks):
         row: Row | None = None,
     ) -> TaskView:
         departures = self._departures()
-        decide = departures.noting(task_update.only_in(version, decide))
+        decide = self._reopening(departures.noting(task_update.only_in(version, decide)))
         try:
             row = task_update.carry_out(self.store, task_id, decide, row=row)
         except TaskNotFound:
@@ -539,6 +540,16 @@ class TaskClient(BulkTasks):
         departures.count(task_id)
         departures.write()
         return TaskView.from_row(row)
+
+    def _reopening(self, decide: Decide) -> Decide:
+        """``decide``, with the batch of a member that is started anew before the write."""
+
+        def decided(row: Row) -> ConditionalUpdate:
+            change = decide(row)
+            reopen_batches(self.store, self._decisions, [(row, change)])
+            return change
+
+        return decided
 
 
 def _noting(decide: Decide, rows: list[Row]) -> Decide:

@@ -31,7 +31,8 @@ from dynatick import (
     task,
     use_client,
 )
-from dynatick.client import Changed, ManyResult, Skipped, WouldChange, batch_loading, batches
+from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, TaskView, WouldChange, batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
@@ -998,6 +999,64 @@ def test_a_pack_that_has_run_is_not_run_again(world: World, client: TaskClient) 
     client.cancel(pack_id := Span(0, 2).pack_id("off"))
     with pytest.raises(TransitionRefused, match="it is cancelled; no member is left in this pack; restore members by"):
         client.restore(pack_id)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda client: list(client.restore_many(**HOUR)),
+        lambda client: list(client.run_now_many(status="cancelled", **HOUR)),
+        lambda client: client.restore(Span(0, 4).pack_id("news")),
+        lambda client: client.restore("news/000000001"),
+        lambda client: client.redrive("news/000000003"),
+        lambda client: list(client.redrive_many(**HOUR)),
+        lambda client: list(client.dead_letters.redrive()),
+    ],
+)
+def test_a_batch_that_has_ended_counts_again_what_is_started_anew(
+    world: World, client: TaskClient, start: Callable[[TaskClient], object]
+) -> None:
+    """What follows it is inserted once."""
+    client.dead_letter_queue = world.dead_letters = MemoryDeadLetterQueue()
+    world.actions.behaviour["news/000000003"] = fail
+    client.batches.insert(numbered(4), batch_id="news", then={"action": "log"}, **DAY)
+    client.run_now("news/000000003")
+    world.ticks(2)
+    client.cancel(Span(0, 4).pack_id("news"))
+    run_until(world, 33)
+    assert client.batches.get("news").counts == {"cancelled": 3, "failed": 1}
+    world.stream(world.row("news/then"))
+    world.actions.behaviour.clear()
+    dry_run = list(client.restore_many(dry_run=True, **HOUR))
+    assert (len(dry_run), world.row("news")["status"]) == (1, "completed")
+    start(client)
+    assert client.batches.get("news").status == "running"
+    run_until(world, 40)
+    view = client.batches.get("news")
+    members = Counter(one.status for one in client.batches.members("news"))
+    assert (view.status, view.counts) == ("completed", members)
+    assert members["completed"] >= 1
+    assert world.actions.times("news/then") == 1
+
+
+def test_only_the_batch_of_a_member_is_reopened_and_once(world: World, client: TaskClient) -> None:
+    """Not one that was cancelled, nor a later one with its id; nor is anything changed if its row can't be."""
+    for n in range(3):
+        client.batches.insert(numbered(2), batch_id=f"b{n}", **DAY)
+        client.cancel(Span(0, 2).pack_id(f"b{n}"))
+    client.batches.cancel("b1")
+    run_until(world, 33)
+    later = {**world.row("b2"), "createdAt": "2026-12-31T12:31:00Z"}
+    world.rigged.put(later)
+    world.rigged.throttled = lambda change: change.task_id == "b0"
+    with pytest.raises(StoreError):
+        client.restore(Span(0, 2).pack_id("b0"))
+    results = {one.task_id: type(one) for one in client.restore_many(prefix="b0/", **HOUR)}
+    assert results == {Span(0, 2).pack_id("b0"): ChangeUnknown}
+    assert world.row(Span(0, 2).pack_id("b0"))["status"] == "cancelled"
+    world.rigged.throttled = lambda change: False
+    assert {type(client.restore(Span(0, 2).pack_id(f"b{n}"))) for n in range(3)} == {TaskView}
+    assert (world.row("b0")["run"], world.row("b1")["status"], world.row("b2")) == (2, "cancelled", later)
 
 
 def test_a_batch_that_has_ended_is_not_cancelled(world: World, client: TaskClient) -> None:
