@@ -195,13 +195,14 @@ class Tasks(Routes):
         description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
         "was. *replace*: a waiting task becomes the one given; action, subject and limit key must be the same. "
         "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
-        "A task that runs is never changed; one that has ended begins another run.",
+        "A task that runs is never changed; one that has ended begins another run. With `If-Match`, only if the task "
+        "is there, and unchanged since you read it; `ifExists=refuse` stands for `If-None-Match`.",
         answers={
             201: ("The task was inserted", models.TaskPut),
             200: ("It was there: kept, replaced, postponed or restarted", models.TaskPut),
         },
         headers=("ETag", "Location"),
-        problems=("task-exists", "not-possible-now", "item-too-large"),
+        problems=("task-exists", "not-possible-now", "changed", "item-too-large"),
     )
     def put(
         self,
@@ -214,8 +215,16 @@ class Tasks(Routes):
             float | None,
             Query(alias="untilSeconds", gt=0, description="Postpone it by so much at most, after its first time."),
         ] = None,
+        match: Match = None,
+        none_match: Annotated[
+            str | None, Header(alias="If-None-Match", description="Not accepted: see `ifExists`.")
+        ] = None,
         trace: Trace = None,
     ) -> Response[str]:
+        if none_match is not None:
+            raise InvalidInput("If-None-Match", none_match, "leave it out; ifExists=refuse inserts, and changes none")
+        if match is not None and (if_exists == "refuse" or version_of(match) is None):
+            raise InvalidInput("If-Match", match, "expected an ETag, and none with ifExists=refuse")
         found, row = from_path(task_id), {**_origin(trace), **values_of(body)}
         if row.setdefault(attr.TASK_ID, found) != found:
             raise InvalidInput(attr.TASK_ID, row[attr.TASK_ID], f"expected {found!r}, as in the path, or none")
@@ -223,7 +232,10 @@ class Tasks(Routes):
             expected = f"expected a number up to {MAX_UNTIL.total_seconds():.0f}, with ifExists=postpone only"
             raise InvalidInput("untilSeconds", until, expected)
         task = self._client.insert_task(
-            NewTask.from_row(row), if_exists=if_exists, until=None if until is None else timedelta(seconds=until)
+            NewTask.from_row(row),
+            if_exists=if_exists,
+            until=None if until is None else timedelta(seconds=until),
+            version=version_of(match),
         )
         made = models.TaskPut(effect=str(task.effect), task=task)
         headers = {"ETag": f'"{task.version}"', "Location": f"/v1/tasks/{to_path(found)}"}

@@ -37,6 +37,7 @@ from dynatick.errors import (
     ConfigurationError,
     InvalidInput,
     InvalidInputs,
+    TaskChanged,
     TaskExists,
     TaskNotFound,
     WaitTimedOut,
@@ -242,10 +243,12 @@ class TaskClient(BulkTasks):
         *,
         if_exists: str = "refuse",
         until: timedelta | None = None,
+        version: str | None = None,
         idempotency_digest: str | None = None,
         follow_up_of: str | None = None,
     ) -> TaskView:
-        """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API.
+        """``insert`` of a ``NewTask``. ``version``: that of a ``TaskView``; only if the task is there and has not
+        changed since, or TaskChanged is raised. ``idempotency_digest``: identifies a repeated request of the HTTP API.
         ``follow_up_of``: the id of the task whose handler inserts it, which one that is kept must have come from."""
         existing = IfExists.of(if_exists, until, task)
         with insert_span(task.action, task_id=task.task_id):
@@ -255,18 +258,22 @@ class TaskClient(BulkTasks):
             while True:  # until no other request is in between: it is created, or found
                 if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
                     check_is_task(present)
+                    if version is not None:
+                        task_update.in_version(present, version)
                     if follow_up_of is not None and present.get(attr.FOLLOW_UP_OF) != follow_up_of:
                         raise TaskExists(task.task_id)
                     changes: list[Row] = []
                     try:
                         if decide is None:
                             raise Unchanged(present)
-                        changed = self._change(task.task_id, _noting(decide, changes), row=present)
+                        changed = self._change(task.task_id, _noting(decide, changes), version, row=present)
                     except Unchanged as unchanged:
                         return replace(TaskView.from_row(unchanged.row), effect=KEPT)
                     except TaskNotFound:  # it was deleted just now
                         continue
                     return replace(changed, effect=existing.effect_on(changes[-1]))
+                if version is not None:
+                    raise TaskChanged(task.task_id)
                 if create(self.store, composed.row):
                     return replace(TaskView.from_row(composed.row), effect=CREATED)
                 if existing.mode == "refuse":

@@ -314,6 +314,26 @@ def test_a_put_says_what_has_happened(caller: Caller) -> None:
         assert (answer.status, read(answer)["effect"]) == (200, effect), query
 
 
+def test_a_put_heeds_the_version_of_the_task(caller: Caller) -> None:
+    task = {"dueAt": "2026-12-31T15:00:00Z", "action": "log", "payload": {"n": 1}}
+    assert caller.refused("changed", "PUT", "/v1/tasks/a", task, If_Match='"5c1e"')["status"] == 412
+    assert caller.client.store.get("a") is None, "it inserts none"
+    old = caller.send("PUT", "/v1/tasks/a", task).response["headers"]["ETag"]
+    present = caller.send("PUT", "/v1/tasks/a", {**task, "payload": {"n": 2}}, If_Match=old)
+    assert present.status == 200
+    for query in ("ifExists=keep", "ifExists=replace", "ifExists=postpone"):
+        caller.refused("changed", "PUT", "/v1/tasks/a", {**task, "payload": {"n": 3}}, query=query, If_Match=old)
+        caller.refused("changed", "PUT", "/v1/tasks/a", {**task, "payload": {"n": 2}}, query=query, If_Match=old)
+    assert caller.client.get("a").payload == {"n": 2}
+    new = present.response["headers"]["ETag"]
+    assert caller.ask("PUT", "/v1/tasks/a", task, query="ifExists=keep", If_Match=new)["effect"] == "kept"
+    for query, headers, field in (
+        ("ifExists=refuse", {"If_Match": new}, "If-Match"), ("", {"If_Match": "*"}, "If-Match"),
+        ("", {"If_None_Match": "*"}, "If-None-Match"),
+    ):  # fmt: skip
+        assert caller.refused_fields("PUT", "/v1/tasks/a", task, query=query, **headers) == [field]
+
+
 def test_a_put_that_is_refused(caller: Caller) -> None:
     task = {"dueAt": LATER, "action": "log"}
     caller.ask("PUT", "/v1/tasks/a", task)
