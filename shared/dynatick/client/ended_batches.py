@@ -13,7 +13,7 @@ from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import redrive, state_of
-from dynatick.domain.packs import Pack
+from dynatick.domain.packs import Pack, check_batch_id
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
 from dynatick.engine.ports import Store
@@ -47,10 +47,9 @@ def _batch_id(row: Row) -> str | None:
     """The batch that a pack is of, or a member with a row of its own."""
     try:
         pack = Pack.of(row)
+        return check_batch_id(row.get(attr.BATCH_ID) if pack is None else pack.batch_id)
     except InvalidInput:
         return None
-    batch_id = row.get(attr.BATCH_ID) if pack is None else pack.batch_id
-    return batch_id if isinstance(batch_id, str) and batch_id else None
 
 
 def _is_of(row: Row, batch: Row | None) -> bool:

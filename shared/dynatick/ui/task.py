@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dynatick.client import TaskView
+from dynatick.client.views import text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, tasks_changed
 from dynatick.domain.buckets import Bucket
@@ -85,7 +86,7 @@ def _page(request: Request) -> Response:
         request, "task.html", "tasks", now=now,
         follows=TICK, task=task, attempts=_attempts(task), possible=possible(task),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
-        schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task.row),
+        schedule_id=schedule_id_of(task), batch_id=text_or_none(task.row.get(attr.BATCH_ID)), trace=trace_of(task.row),
     )  # fmt: skip
 
 

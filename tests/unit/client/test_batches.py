@@ -1001,6 +1001,16 @@ def test_a_pack_that_has_run_is_not_run_again(world: World, client: TaskClient) 
         client.restore(pack_id)
 
 
+@pytest.mark.parametrize("batch_id", [7, "", "x" * 3000, "news"])
+def test_a_task_that_names_a_batch_and_is_none_of_its_members_is_run_again(
+    world: World, client: TaskClient, batch_id: object
+) -> None:
+    client.insert("a", due_at=AT)
+    client.cancel("a")
+    world.rigged.put({**world.row("a"), "batchId": batch_id})
+    assert client.run_now("a").run == 2
+
+
 @pytest.mark.parametrize(
     "start",
     [

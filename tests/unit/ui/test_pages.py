@@ -400,3 +400,11 @@ def test_another_tick_makes_the_parts_of_a_page_ask_again(busy: VirtualInstallat
     assert browser.get(url).headers["hx-trigger"] == "tick"
     (live,) = elements(browser.get(url), "last-tick")
     assert "hx-trigger" not in browser.get(str(live.attributes["hx-get"])).headers
+
+
+@pytest.mark.parametrize("batch_id", [7, {"a": 1}, ["x"]])
+def test_a_row_that_was_put_with_another_batch_id_than_a_text_has_a_page(browser: Browser, batch_id: object) -> None:
+    client = browser.installation.client
+    client.insert("odd", due_at=NOON + timedelta(hours=1))
+    client.store.put({**client.get("odd").row, "batchId": batch_id})
+    assert text_of(browser.get("/tasks/odd"), "status") == "scheduled"
