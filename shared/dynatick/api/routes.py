@@ -35,6 +35,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Location": "The path of the inserted task or schedule.",
     "Retry-After": "Seconds to wait before the request is repeated.",
     "Allow": "The methods that are possible.",
+    "Accept-Post": "The media type that is accepted.",
     "Idempotency-Replayed": "true: a repetition, answered with the task of the first request.",
 }
 
@@ -76,12 +77,13 @@ class Operation:
         """All answers, in Powertools' form for the document."""
         found: dict[int, Any] = {}
         for status, (words, view) in self.answers.items():
-            names = ("X-Request-Id", *self.headers)
+            is_replay = status == 200 and "idempotency-key-reused" in self.problems
+            names = ("X-Request-Id", *self.headers, *(("Idempotency-Replayed",) if is_replay else ()))
             content = {} if view is None else {JSON: _form(view)}
             found[status] = {"description": words, "content": content, "headers": _headers(names)}
         for status in sorted({CODES[code][0] for code in self.codes}):
             own = [code for code in self.codes if CODES[code][0] == status]
-            names = ("X-Request-Id", *{405: ("Allow",), 503: ("Retry-After",)}.get(status, ()))
+            names = ("X-Request-Id", *{405: ("Allow",), 415: ("Accept-Post",), 503: ("Retry-After",)}.get(status, ()))
             found[status] = {
                 "description": "; ".join(f"{CODES[code][1]} (`{code}`)" for code in own),
                 "content": {CONTENT_TYPE: _form(ProblemDetails)},

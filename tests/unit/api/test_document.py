@@ -35,6 +35,17 @@ def test_it_is_a_whole_document_of_openapi_3_1_and_has_every_problem() -> None:
     assert {code for name in DOCUMENT["components"]["responses"] for code in name.split(".")} == set(CODES)
 
 
+def test_it_has_the_headers_of_a_repetition_and_of_a_refused_media_type(caller: Caller) -> None:
+    for path in ("/v1/tasks", "/schedule-task"):
+        answers = DOCUMENT["paths"][path]["post"]["responses"]
+        assert "Idempotency-Replayed" in answers["200"]["headers"]
+        assert "Idempotency-Replayed" not in answers["201"]["headers"]
+    assert "Idempotency-Replayed" not in DOCUMENT["paths"]["/v1/tasks"]["get"]["responses"]["200"]["headers"]
+    refused = caller.send("POST", "/v1/tasks", "{}", content_type="text/plain")
+    assert refused.response["headers"]["Accept-Post"] == "application/json"
+    assert "Accept-Post" in DOCUMENT["components"]["responses"]["unsupported-media-type"]["headers"]
+
+
 def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> None:
     reported = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert reported == {
