@@ -84,6 +84,12 @@ def _checked_value(value: object) -> object:
     return value
 
 
+def _checked_prefix(value: SecretText) -> SecretText:
+    if not fits_header(f"{value.prefix}x"):  # it may end with a space, and the secret follows
+        raise invalid(f"expected a prefix that can begin a header; {EXPECTED_VALUE}")
+    return value
+
+
 def _checked_size(headers: dict[str, str | SecretText]) -> dict[str, str | SecretText]:
     if too_many({name: text if isinstance(text, str) else text.prefix for name, text in headers.items()}):
         raise invalid(f"expected at most {MAX_HEADER_CHARACTERS} characters in all")
@@ -113,7 +119,8 @@ Url = Annotated[
     Discriminator(form_of),
 ]
 HeaderValue = Annotated[
-    Annotated[Text, BeforeValidator(_checked_value), Tag("<text>")] | Annotated[SecretText, Tag("<secret>")],
+    Annotated[Text, BeforeValidator(_checked_value), Tag("<text>")]
+    | Annotated[SecretText, AfterValidator(_checked_prefix), Tag("<secret>")],
     Discriminator(form_of),
 ]
 

@@ -129,6 +129,9 @@ def test_dynaticks_headers_override_the_users(server):
           for name in ("a b", "a\n")),
         *(({"headers": {"a": value}}, "payload.headers.a: expected text in printable")
           for value in (f"{SECRET}\r\nb: c", f"{SECRET} ", Decimal(1))),
+        *(({"headers": {"a": {"secret": {"ssm": "/a"}, "prefix": prefix}}},
+           "payload.headers.a: expected a prefix that can begin a header; expected text in printable")
+          for prefix in ("Bearer\n", " Bearer ", "Bearär ")),
         *(({"headers": {name: "x"}}, f"payload.headers: {name!r} can't be set")
           for name in ("Host", "Transfer-Encoding", "Proxy-Authorization")),
         ({"headers": {"a": "x", "A": "y"}}, "payload.headers: 'A' is there twice"),
