@@ -29,7 +29,7 @@ from dynatick.ui.trail import MadeChange
 
 Form = Mapping[str, str]
 
-_MAX_FORM_BYTES = 64 * 1024
+_MAX_FORM_BYTES = 1_300_000  # the largest payload, of which each byte takes three
 _SOON = timedelta(minutes=1)  # from the click to the write
 _REFRESHED = 5  # jobs whose runs the list reads again
 
@@ -82,7 +82,7 @@ async def _form(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Expected the form of a page.")
-    body = b""
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_FORM_BYTES:

@@ -15,6 +15,9 @@ from dynatick.ui.application import application
 from dynatick.ui.loopback import HOST
 from dynatick.ui.site import Site
 
+_MAX_HEAD_BYTES = 256 * 1024
+"""Of a request: its URL may name the 50 tasks of a page, each by an id of 1,024 bytes, of which each takes three."""
+
 
 def serve(site: Site, port: int, *, opens: bool, say: Callable[[str], object]) -> None:
     """Serves until it is interrupted. ``opens``: shows the first page in a browser.
@@ -40,7 +43,12 @@ def serve_beside(site: Site, port: int) -> str:
 
 
 def _server(site: Site) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(application(site), log_level="warning", server_header=False, lifespan="off"))
+    return uvicorn.Server(
+        uvicorn.Config(
+            application(site), log_level="warning", server_header=False, lifespan="off",
+            http="h11", h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        )
+    )  # fmt: skip
 
 
 def _listening(port: int) -> socket.socket:

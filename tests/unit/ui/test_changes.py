@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -79,8 +80,17 @@ def test_a_form_of_another_content_type_or_a_large_one_is_refused(busy: VirtualI
     for kind in ("application/json", "text/plain", "multipart/form-data; boundary=x", ""):
         answer = browser.http.post("/pause", content=f"token={browser.site.token}", headers={"Content-Type": kind})
         assert answer.status_code == 415, kind
-    assert browser.post("/pause", reason="x" * 70_000).status_code == 413
+    assert browser.post("/pause", reason="x" * 1_300_000).status_code == 413
     assert busy.client.operations.health().pause is None
+
+
+def test_a_task_is_redriven_with_the_largest_payload_whatever_its_letters(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    payload = {"message": "Привет, мир! " * 17_000}
+    page = browser.follow(browser.post("/tasks/other/redrive", payload=json.dumps(payload, ensure_ascii=False)))
+    assert text_of(page, "notice") == "Redriven: run 2 begins at 13:01."
+    assert busy.client.get("other").payload == payload
 
 
 def test_a_task_is_rescheduled_and_cancelled_until_it_is_too_late(busy: VirtualInstallation, browser: Browser) -> None:

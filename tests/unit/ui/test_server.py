@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from urllib.parse import urlencode
 
 import pytest
 import urllib3
@@ -52,6 +53,12 @@ def test_it_listens_on_loopback_and_opens_its_address(monkeypatch: pytest.Monkey
     assert not thread.is_alive()
     assert ">first<" in shown and 'data-state="none"' in shown, "no tick has come yet"
     assert listening == {HOST}
+
+
+def test_the_longest_address_is_answered_which_names_the_tasks_of_a_page() -> None:
+    names = urlencode([("id", f"{n:02}{'я' * 511}") for n in range(50)])
+    url = server.serve_beside(site("long"), 0)
+    assert "there is no such task" in page(f"{url}/tasks/selected?do=cancel&{names}")
 
 
 def test_beside_another_program_it_returns_at_once_and_takes_the_port_or_a_free_one() -> None:
