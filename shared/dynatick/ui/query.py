@@ -40,7 +40,7 @@ def instant(query: Query, name: str) -> datetime | None:
         return parse_instant(text, name)
     if (shown := query.get(f"{name}_shown")) is not None:
         was = parse_instant(shown, name)
-        if field(was).startswith(text.replace(" ", "T")):
+        if field(was).removesuffix(":00") == text.replace(" ", "T").removesuffix(":00"):  # browsers leave it out
             return was
     return of_local(text, name)
 

@@ -79,6 +79,8 @@ def test_a_time_that_comes_twice_stays_as_it_was_if_nobody_changed_it(shown: dat
         assert asked_instant({"due_at": "2027-10-31T04:00", **form}, "due_at") == datetime(2027, 10, 31, 3, tzinfo=UTC)
         with pytest.raises(InvalidInput):
             asked_instant({"due_at": "2027-10-31T02:31", **form}, "due_at")
+        with pytest.raises(InvalidInput):  # 02:30:45 was changed to 02:30:00, which a browser writes so
+            asked_instant({"due_at": "2027-10-31T02:30", "due_at_shown": f"{shown:%Y-%m-%dT%H:%M:45Z}"}, "due_at")
 
 
 def test_days_and_hours_are_those_of_the_zone() -> None:
