@@ -113,7 +113,7 @@ class Jobs:
 
     def of(self, path: str) -> Job | None:
         """The job of a page."""
-        return next((job for job in self._jobs.values() if links.job(job.id) == path), None)
+        return next((job for job in list(self._jobs.values()) if links.job(job.id) == path), None)
 
     def get(self, job: str) -> Job | None:
         return self._jobs.get(job)

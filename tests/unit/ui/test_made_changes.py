@@ -17,7 +17,7 @@ from dynatick.client.change_records import ChangeRecord, ChangeRecords, counted_
 from dynatick.client.failures import fingerprint_of
 from dynatick.errors import StoreError
 from dynatick.testing.virtual_installation import VirtualInstallation
-from dynatick.ui import jobs
+from dynatick.ui import jobs, links
 from dynatick.ui.jobs import Jobs
 from dynatick.ui.trail import LOG, log_changes
 
@@ -263,3 +263,19 @@ def test_a_change_that_goes_on_elsewhere_or_whose_process_died_is_said(
     (row,) = rows(browser)
     assert row.endswith("unknown cancel many tasks Begun; its end is not known")
     assert "every 10s" not in browser.get("/changes/rows").text
+
+
+def test_a_job_is_found_while_another_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(**_: object) -> Iterator[ManyResult]:
+        return iter(())
+
+    known = Jobs(lambda: None)
+    first, second = (known.start("cancelled", nothing, 1, back="/", again="/") for _ in range(2))
+
+    def path_of(job_id: str) -> str:
+        if job_id == first.id:
+            known.start("cancelled", nothing, 1, back="/", again="/")
+        return f"/jobs/{job_id}"
+
+    monkeypatch.setattr(links, "job", path_of)
+    assert known.of(f"/jobs/{second.id}") is second
