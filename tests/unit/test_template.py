@@ -10,6 +10,7 @@ from tests.builders import NOON
 from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
+from dynatick.api.document import document
 from dynatick.bulk import importer
 from dynatick.client.connect import TIMEOUT_SECONDS, ClientSettings
 from dynatick.domain.buckets import Grid
@@ -518,6 +519,16 @@ def test_the_rules_refuse_secrets_for_any_host_and_seconds_with_rare_ticks() -> 
         ),
     }  # fmt: skip
     assert wanted_rules.items() <= rules.items()
+
+
+def test_a_page_of_an_origin_that_may_call_the_api_may_send_each_header_that_it_takes() -> None:
+    _, allowed, _ = properties("HttpApi")["CorsConfiguration"]["Fn::If"]
+    operations = [one for methods in document()["paths"].values() for one in methods.values()]
+    headers = {
+        one["name"].lower() for each in operations for one in each.get("parameters", []) if one["in"] == "header"
+    }
+    assert {"if-match", "traceparent"} < headers
+    assert headers <= set(allowed["AllowHeaders"])
 
 
 def test_the_api_is_throttled_logged_and_closed_to_browsers() -> None:
