@@ -87,8 +87,11 @@ class ChangeResult(View):
 class ChangeResults(View):
     """One result per task, in order of time and id, and how many there are of each."""
 
-    results: Sequence[ChangeResult]
-    counts: Mapping[str, int]
+    results: Annotated[
+        Sequence[ChangeResult],
+        "Up to limit: those that are skipped as far as the others leave room. In a very long answer fewer.",
+    ]
+    counts: Annotated[Mapping[str, int], "Of all, also of those without a result here."]
     more: Annotated[
         bool,
         "Whether tasks are left: repeat the request, with this began, and with nextStart as start if there is one. Of "

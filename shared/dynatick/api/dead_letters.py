@@ -33,8 +33,11 @@ class HandledList(View):
 
     FORM = "HandledLetters"
 
-    results: Annotated[Sequence[HandledLetter], "Up to limit; those that are kept as far as the others leave room."]
-    counts: Mapping[str, int]
+    results: Annotated[
+        Sequence[HandledLetter],
+        "Up to limit: those that are kept as far as the others leave room. In a very long answer fewer.",
+    ]
+    counts: Annotated[Mapping[str, int], "Of all, also of those without a result here."]
     more: Annotated[
         bool,
         "Whether to repeat the request, with this began if there is one: letters may be left, and this one has "

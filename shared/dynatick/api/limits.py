@@ -20,6 +20,7 @@ from dynatick.domain.view import View
 from dynatick.errors import MISSING
 
 T = TypeVar("T")
+V = TypeVar("V", bound=View)
 
 Seconds = Callable[[], float]
 """A monotonic clock, in seconds."""
@@ -130,7 +131,9 @@ def fitting(views: Sequence[View]) -> int:
     return len(views)
 
 
-def listed(results: Sequence[T], limit: int, *, is_done: Callable[[T], bool]) -> Sequence[T]:
-    """Up to ``limit`` results, in order: of those that are not ``is_done`` as many as the others leave room for."""
+def listed(results: Sequence[V], limit: int, *, is_done: Callable[[V], bool]) -> Sequence[V]:
+    """Up to ``limit`` results, in order, as far as they fit into an answer: of those that are not ``is_done`` as many
+    as the others leave room for."""
     room = iter(range(limit - sum(map(is_done, results))))
-    return [one for one in results if is_done(one) or next(room, None) is not None][:limit]
+    found = [one for one in results if is_done(one) or next(room, None) is not None][:limit]
+    return found[: fitting(found)]

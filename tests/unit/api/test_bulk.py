@@ -290,6 +290,17 @@ def test_the_largest_task_fits(caller: Caller) -> None:
     assert (answer.status, len(json.dumps(answer.response)) < LAMBDA_BYTES) == (200, True)
 
 
+def test_a_change_of_tasks_with_long_ids_is_answered_with_as_many_results_as_fit(caller: Caller) -> None:
+    letters = "\x01" * 1000  # six characters each, in JSON
+    for n in range(600):
+        caller.client.insert(f"{n:03}{letters}", task_date_time=BUCKET, action="log")
+    answer = caller.send("POST", "/v1/tasks/cancel", {"bucket": BUCKET})
+    assert (answer.status, len(json.dumps(answer.response)) < LAMBDA_BYTES) == (200, True)
+    found = read(answer)
+    assert (found["counts"], found["more"]) == ({"changed": 600}, False)
+    assert 300 < len(found["results"]) < 600
+
+
 def passes(*answers: Any) -> list[tuple[str, int]]:
     return [(one["tick"], one["shard"]) for answer in answers for one in answer["ticks"] if one["kind"] == "pass"]
 
