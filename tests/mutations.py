@@ -193,6 +193,8 @@ MUTATIONS = (
              "change.is_shown_by(present)", "False", WRITES),
     Mutation(12, "a write without an answer is not looked up", "engine:_settled",
              "unread.append(n)", "", WRITES),
+    Mutation(12, "an insert that broke off takes another's task for its own", "client:compose",
+             "{**row, attr.INSERT_TOKEN: uuid.uuid4().hex}", "row", "tests/unit/client/test_insert.py"),
     Mutation(12, "a release that the table refuses is forgotten", "Execution._release",
              "self.add_unreleased(...)", "", DRAIN),
     Mutation(12, "a claim of which nothing is known is not released", "Claimer._note_unclear",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -126,7 +127,8 @@ def compose(
         check_time()
         if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
             row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
-    return Composed(with_item(row), complete=False)
+    # The scheduler sets createdAt: without a token, another's task with the same attributes would pass for this one.
+    return Composed(with_item({**row, attr.INSERT_TOKEN: uuid.uuid4().hex}), complete=False)
 
 
 def checked_row(task: NewTask, settings_cache: SettingsCache, wrong: InvalidInputs) -> dict[str, object]:

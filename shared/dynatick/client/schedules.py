@@ -194,7 +194,7 @@ class Schedules:
         encoded = with_item(change.applied_to(row))
         # Before the first tick neither the default action nor the ticks are known: then the scheduler completes it.
         is_complete = self._can_complete(row)
-        return Composed(encoded if is_complete else row, is_complete)
+        return Composed(encoded if is_complete else {**row, attr.CREATED_AT: encoded[attr.CREATED_AT]}, is_complete)
 
     def _can_complete(self, row: Row) -> bool:
         """Whether the client knows everything that the scheduler would set: the ticks and the default action."""

@@ -32,6 +32,7 @@ LATE_MILLISECONDS: Final = "lateMilliseconds"  # whole number, from 0; of the fi
 LEASE: Final = "lease"  # the token of the process that has it
 LEASE_UNTIL: Final = "leaseUntil"  # instant
 CREATED_AT: Final = "createdAt"  # instant
+INSERT_TOKEN: Final = "insertToken"  # text, of a task that was inserted without createdAt: which insert it was
 STARTED_AT: Final = "startedAt"  # instant, of the latest attempt
 FINISHED_AT: Final = "finishedAt"  # instant
 RESTORED_AT: Final = "restoredAt"  # instant: when its latest cancellation was taken back
@@ -67,7 +68,7 @@ OWN_ATTRIBUTES = frozenset(
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
         LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, LIMIT_KEY, BATCH_ID, PACK, PACK_MEMBERS,
         REPLACED_AT, FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT, COMPLETE_BY,
-        HEARTBEAT_SECONDS, RETURNS_TO,
+        HEARTBEAT_SECONDS, RETURNS_TO, INSERT_TOKEN,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

@@ -23,7 +23,7 @@ _TRIES = 10
 _DECISIVE = (attr.STATUS, attr.OUTCOME, attr.LEASE, attr.LEASE_UNTIL)
 """What callers ask of a row that could not be written, beside what its conditions name."""
 
-_UNIQUE = (attr.LEASE, attr.WRITTEN_BY, attr.CREATED_AT)
+_UNIQUE = (attr.LEASE, attr.WRITTEN_BY, attr.CREATED_AT, attr.INSERT_TOKEN)
 """The attributes of a new row, the first that it has, that no other creation of it would have."""
 
 

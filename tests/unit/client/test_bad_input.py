@@ -55,7 +55,7 @@ INSERTS: list[tuple[Any, str]] = [
     (x(action=" "), "action: ' ' is not accepted; expected the name of an action as text, such as log or webhook"),
     (x(payload=[1]), "payload: 'a list' is not accepted; expected a map of names to values"),
     (x(payload={"a": ["\udfff"]}), "payload.a[0]: '\\udfff' is not accepted; expected text that UTF-8 can hold"),
-    (x(payload={"text": "x" * 400_000}), "payload: '400022 bytes in all' is not accepted; expected an item of at most"),
+    (x(payload={"text": "x" * 400_000}), "payload: '400065 bytes in all' is not accepted; expected an item of at most"),
     # other attributes
     (x(status="scheduled"), "status: 'scheduled' is not accepted; leave it out: it is set by Dynatick"),
     (x(scheduleExpression="rate(1 hour)"), "scheduleExpression: 'rate(1 hour)' is not accepted; a task runs once"),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
 from tests.unit.client.support import client_of, world_of
 
-from dynatick import MemoryStore, RetryPolicy, TaskClient
+from dynatick import MemoryStore, RetryPolicy, TaskClient, TaskExists
 from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
 from dynatick.client.insertion import BATCH, THREADS
 from dynatick.client.new_task import Time
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.task import Row
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError
 
@@ -122,7 +123,7 @@ def test_the_scheduler_completes_a_row_that_the_client_can_not() -> None:
         assert client.insert_many([{"taskId": task_id} | row]).inserted == 1
         view = client.get(task_id)
         assert (view.status, view.bucket) == ("unscheduled", None)
-        assert world.row(task_id) == {"taskId": task_id} | row
+        assert world.row(task_id) == {"taskId": task_id, "insertToken": world.row(task_id)["insertToken"]} | row
         world.stream(world.row(task_id))
         assert client.get(task_id).bucket == bucket
 
@@ -227,3 +228,46 @@ def test_a_failure_of_the_table_is_reported_for_each_task() -> None:
     ]  # fmt: skip
     broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
     assert all(isinstance(result, InsertUnknown) for result in broken)
+
+
+class BrokenOff(MemoryStore):
+    """The connection breaks at the first try of each insert. ``meanwhile``: what happens after that one took effect,
+    until the SDK tries again."""
+
+    meanwhile: Callable[[Row], object] = staticmethod(lambda row: None)
+
+    def create(self, row: Row) -> bool:
+        is_new = super().create(row)
+        if is_own_row(RowView(row).task_id):
+            return is_new
+        if is_new:
+            self.meanwhile(row)
+        raise StoreError("sent more than once")
+
+
+def test_an_insert_that_breaks_off_is_not_taken_for_anothers_task() -> None:
+    store = BrokenOff()
+    world = InProcess(store=store)
+    client = client_of(world)
+    task = {"action": "log", "payload": {"p": 0.1}}
+    world.put(taskId="by hand", **task)
+    assert client.insert("x", **task)  # type: ignore[arg-type]
+    world.stream(world.row("x"))
+    world.ticks(2)
+    for task_id in ("x", "by hand"):
+        with pytest.raises(TaskExists):
+            client.insert(task_id, **task)  # type: ignore[arg-type]
+        assert list(client.insert_lazily([{"taskId": task_id, **task}])) == [Exists(0, task_id)]
+
+
+def test_an_insert_that_breaks_off_is_recognised_after_its_task_has_run() -> None:
+    store = BrokenOff()
+    world = InProcess(store=store)
+
+    def run(row: Row) -> None:
+        world.stream(row)
+        world.ticks(2)
+
+    store.meanwhile = run
+    assert client_of(world).insert("x", action="log", payload={"p": 0.1}).effect == "created"
+    assert world.outcome("x") == "completed"

@@ -24,6 +24,8 @@ from dynatick import (
 from dynatick.client import Exists, ExpectedOccurrence, Inserted, ScheduleView
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.task import Row
+from dynatick.errors import StoreError
 
 HOURLY = "cron(0 * * * ? *)"
 
@@ -100,13 +102,30 @@ def test_before_the_first_tick_the_scheduler_completes_it() -> None:
     world = World()
     made = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1})
     assert (made.state, made.next_occurrence_at) == ("unscheduled", None)
-    assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)", "payload": {"n": 1}}
+    assert world.row("s") == {
+        "taskId": "s", "scheduleExpression": "rate(1 hour)", "payload": {"n": 1}, "createdAt": "2026-12-31T12:00:00Z",
+    }  # fmt: skip
     assert [run.instant for run in world.schedules.preview("s", 2)] == [at(1), at(61)]
     assert world.reported() == list(world.schedules.backfill("s", start=at(-60), end=NOON)) == []  # it has no start yet
     changed = world.schedules.update("s", expression="rate(2 hours)", payload=None)
     assert (changed.state, changed.expression, changed.payload) == ("unscheduled", "rate(2 hours)", {})
     world.stream(world.row("s"))
     assert (world.schedules.get("s").state, world.schedules.get("s").next_occurrence_at) == ("ENABLED", at(1))
+
+
+def test_before_the_first_tick_anothers_schedule_is_not_taken_for_an_insert_that_broke_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.schedules.insert("s", "rate(1 hour)")
+    world.clock.forward(seconds=1)
+    monkeypatch.setattr(world.store, "create", refused_when_sent_again)
+    with pytest.raises(TaskExists):
+        world.schedules.insert("s", "rate(1 hour)")
+
+
+def refused_when_sent_again(row: Row) -> bool:
+    raise StoreError("a row of this id exists, and the insert was sent more than once")
 
 
 def test_an_id_is_taken_once_by_a_task_or_a_schedule(world: World) -> None:
