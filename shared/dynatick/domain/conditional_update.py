@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from dynatick.domain.numbers import stored_number
 from dynatick.domain.task import Row
 
 
@@ -123,12 +124,28 @@ def _holds(row: Row, part: Condition) -> bool:
     match part:
         case Is(name, value):
             present = row.get(name)
-            return present == value and isinstance(present, bool) is isinstance(value, bool)  # True is 1 to Python
+            is_bool = isinstance(value, bool)  # True is 1 to Python
+            return present == _as_stored(value) and isinstance(present, bool) is is_bool
         case Absent(name):
             return name not in row
         case AtLeast(name, value):
             present = row.get(name)
             return isinstance(present, (int, Decimal)) and not isinstance(present, bool) and present >= value
+
+
+def _as_stored(value: object) -> object:
+    """The value with each float as the number that a table returns for it."""
+    match value:
+        case float():
+            return stored_number(value)
+        case Mapping():
+            return {name: _as_stored(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_as_stored(part) for part in value]
+        case set() | frozenset():
+            return {_as_stored(part) for part in value}
+        case _:
+            return value
 
 
 def merge_updates(

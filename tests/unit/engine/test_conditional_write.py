@@ -77,7 +77,7 @@ KINDS: dict[str, tuple[Row, ConditionalUpdate]] = {
     "move": (WAITING, move(WAITING, bucket_at(5))),
     "cancel": (WAITING, cancel(WAITING, **ENDS)),  # type: ignore[arg-type]
     "reschedule": (WAITING, reschedule(WAITING, bucket=bucket_at(5), due_at=LATER)),
-    "revise": (WAITING, revise(WAITING, payload={"n": 1})),
+    "revise": (WAITING, revise(WAITING, payload={"ratio": 0.1, "list": [1.5, {"x": 1e-7}, None], "tags": {0.5, 2.5}})),
     "redrive": (ENDED, redrive(ENDED, bucket=bucket_at(5), due_at=LATER, run=2)),
     "restore": (CANCELLED, restore(CANCELLED, now=NOON)),
 }
