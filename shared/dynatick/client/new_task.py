@@ -293,19 +293,20 @@ def _kept(value: object, field: str, depth: int = 0) -> object:
             value.encode("utf-8")
         except UnicodeEncodeError:
             raise InvalidInput(field, value, "expected text that UTF-8 can hold (no lone surrogates)") from None
-    elif isinstance(value, Mapping):
+        return str.__str__(value)  # of a member of an enum too, whose own may give its name
+    if isinstance(value, Mapping):
         if "" in value:
             raise InvalidInput(field, "", "expected names that are not empty")
         for name in value:
             _check_length(name, field)
         return {_kept(name, field): _kept(part, f"{field}.{name}", depth + 1) for name, part in value.items()}
-    elif isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)):
         return [_kept(part, f"{field}[{n}]", depth + 1) for n, part in enumerate(value)]
-    elif isinstance(value, (set, frozenset)):
+    if isinstance(value, (set, frozenset)):
         if not value:
             raise InvalidInput(field, value, "expected a set that is not empty")
         return {_kept(part, field) for part in value}
-    elif isinstance(value, bytearray):
+    if isinstance(value, bytearray):
         return bytes(value)
     return value
 

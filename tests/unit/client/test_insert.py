@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from enum import Enum, StrEnum
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
@@ -84,6 +85,20 @@ def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     }  # fmt: skip
     assert (shown.bucket, shown.row["delaySeconds"]) == ("2026-12-31#12:02", 90)
     assert view.to_row() == shown.to_row()
+
+
+class Field(StrEnum):
+    TO = "to"
+
+
+class Own(str, Enum):  # noqa: UP042 - as before Python 3.11: its str() is not its value
+    TENANT = "tenant"
+
+
+def test_names_may_be_members_of_an_enum_of_texts(client: TaskClient) -> None:
+    client.insert("x", due_at=WHEN, payload={"mail": {Field.TO: "ada"}, Own.TENANT: 1}, attributes={Own.TENANT: "t1"})
+    shown = client.get("x")
+    assert (shown.payload, shown.attributes) == ({"mail": {"to": "ada"}, "tenant": 1}, {"tenant": "t1"})
 
 
 def test_a_subject_is_one_text_that_stays(client: TaskClient) -> None:
