@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
-from dynatick.domain.instants import format_instant, parse_instant, require_aware
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.normalise import Defaults, TaskTime, check_names, scheduled_values, task_time
 from dynatick.domain.retry import RetryPolicy
@@ -257,7 +257,7 @@ def _time(value: object, name: str) -> object:
     if isinstance(value, Bucket):
         return str(value)
     if isinstance(value, datetime):
-        return format_instant(require_aware(value, name))
+        return format_instant(parse_instant(value, name))
     if isinstance(value, Decimal) and not value.is_finite():  # comparing it would raise
         raise InvalidInput(name, value, "expected a finite number")
     return value

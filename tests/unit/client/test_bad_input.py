@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.builders import NOON, InProcess
@@ -25,6 +26,7 @@ TIME = "expected a bucket such as 2026-12-31#12:00, or an instant with its offse
 WAITING = "2026-12-31#13:00"
 RESERVED = "ids beginning with _dynatick# are reserved; choose another"
 NAIVE = datetime(2026, 12, 31, 12, 7)  # noqa: DTZ001 - what this is about
+LAST = datetime.max.replace(tzinfo=ZoneInfo("America/New_York"))
 NO_NAIVE = "datetime.datetime(2026, 12, 31, 12, 7) is not accepted; expected a datetime with a time zone"
 STATUSES = "expected one of scheduled, running, waiting, completed, failed, cancelled, unscheduled"
 NO_SHARD = "'#9' is not accepted; there is no such shard; expected a bucket without a shard"
@@ -48,6 +50,7 @@ INSERTS: list[tuple[Any, str]] = [
     (x(taskDateTime="12:07"), f"taskDateTime: '12:07' is not accepted; {TIME}"),
     (x(taskDateTime=f"{WAITING}#9"), f"taskDateTime: {NO_SHARD}"),
     (x(dueAt=NAIVE), f"dueAt: {NO_NAIVE}"),
+    (x(dueAt=LAST), f"dueAt: {LAST!r} is not accepted; expected a time between 1970 and 9998"),
     (x(dueAt=Decimal("NaN")), "dueAt: NaN is not accepted; expected a finite number"),
     (x(delaySeconds=-1), "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000"),
     (x(dueAt=5, delaySeconds=5), TWO_TIMES),
@@ -85,6 +88,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda c: c.wait("x"), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x"), NO_TIME),
     (lambda c: c.reschedule("x", due_at=NAIVE), f"dueAt: {NO_NAIVE}"),
+    (lambda c: c.reschedule("x", due_at=LAST), f"dueAt: {LAST!r} is not accepted; expected a time between 1970 and"),
     (lambda c: c.reschedule("x", task_date_time=f"{WAITING}#9"), f"taskDateTime: {NO_SHARD}"),
     (lambda c: c.update("t"), "payload: None is not accepted; expected a change: payload, or one of taskDateTime"),
     (lambda c: c.update("t", due_at="noon"), f"dueAt: 'noon' is not accepted; {TIME}"),
