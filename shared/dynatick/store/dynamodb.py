@@ -44,7 +44,13 @@ from dynatick.errors import ConfigurationError, ItemTooLarge, StoreError, shown
 from dynatick.store import partiql
 from dynatick.store.codec import NOT_PLAIN, decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
-from dynatick.store.sdk_internals import AttributeName, limit_unanswered, register_large_reader, use_session
+from dynatick.store.sdk_internals import (
+    AttributeName,
+    limit_unanswered,
+    refuse_other_answers,
+    register_large_reader,
+    use_session,
+)
 from dynatick.store.transactions import cancelled, encoded_entry, is_lost, is_ours_too_large, is_to_be_sent_again
 from dynatick.store.wire import Wire
 
@@ -422,6 +428,7 @@ class DynamoStore:
             expected = "expected a URL such as http://127.0.0.1:4566"
             raise ConfigurationError("endpoint_url", f"{shown(given)} is not accepted; {expected}") from None
         if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
+            refuse_other_answers(client)
             register_large_reader(client)
             client.meta.events.register("before-send.dynamodb.PutItem", self._count_sent, unique_id="dynatick-sent")
             if self._timeout_seconds is not None:

@@ -11,10 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import BotoCoreError, ConnectTimeoutError, ReadTimeoutError
 from botocore.handlers import add_recursion_detection_header
 from botocore.httpsession import get_cert_path
 from botocore.session import Session
@@ -29,7 +29,9 @@ __all__ = [
     "add_recursion_detection_header",
     "get_cert_path",
     "get_environ_proxies",
+    "is_of_dynamodb",
     "limit_unanswered",
+    "refuse_other_answers",
     "register_large_reader",
     "use_session",
 ]
@@ -58,6 +60,27 @@ def register_large_reader(client: Any) -> None:
     """Registers ``read_answer`` for large answers to the client's own requests, instead of botocore's parser, which
     takes much time and memory for them. The event ``before-parse`` is there for botocore itself."""
     client.meta.events.register("before-parse.dynamodb.*", _read_large, unique_id="dynatick-large")
+
+
+class NotDynamoDB(BotoCoreError):
+    """Something else answered, such as a web server."""
+
+    fmt = "the answer is not DynamoDB's, but {kind}: check the endpoint"
+
+
+def is_of_dynamodb(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").startswith("application/x-amz-json")
+
+
+def refuse_other_answers(client: Any) -> None:
+    """Has the client raise NotDynamoDB for a success that is not DynamoDB's: of any text, botocore makes an answer
+    without values."""
+    client.meta.events.register("before-parse.dynamodb.*", _refuse_other, unique_id="dynatick-other")
+
+
+def _refuse_other(response_dict: dict[str, Any], **_: object) -> None:
+    if response_dict["status_code"] == 200 and not is_of_dynamodb(response_dict["headers"]):
+        raise NotDynamoDB(kind=response_dict["headers"].get("content-type") or "without a type")
 
 
 def limit_unanswered(client: Any, tries: Callable[[str], int]) -> None:

@@ -23,7 +23,12 @@ from urllib3 import Timeout, connection_from_url
 from urllib3.exceptions import HTTPError
 
 from dynatick.store.large import is_large, read_answer
-from dynatick.store.sdk_internals import add_recursion_detection_header, get_cert_path, get_environ_proxies
+from dynatick.store.sdk_internals import (
+    add_recursion_detection_header,
+    get_cert_path,
+    get_environ_proxies,
+    is_of_dynamodb,
+)
 
 SERVICE = "dynamodb"
 API_VERSION = "DynamoDB_20120810"
@@ -85,7 +90,7 @@ class Wire:
             _, response = self._events.emit_until_response(f"before-send.{SERVICE}.{operation}", request=prepared)
             if response is None:
                 response = self._connections.send(prepared)
-            if response.status_code == 200:
+            if response.status_code == 200 and is_of_dynamodb(response.headers):
                 return _read(operation, response.content)
         except (BotoCoreError, HTTPError, orjson.JSONEncodeError, ValueError):
             pass

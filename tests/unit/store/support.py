@@ -14,6 +14,8 @@ class _Raw(BytesIO):
         yield self.read()
 
 
-def response(request: AWSPreparedRequest, body: bytes, status: int = 200) -> AWSResponse:
-    headers: Any = {"Content-Type": "application/x-amz-json-1.0"}
+def response(
+    request: AWSPreparedRequest, body: bytes, status: int = 200, kind: str = "application/x-amz-json-1.0"
+) -> AWSResponse:
+    headers: Any = {"Content-Type": kind}
     return AWSResponse(request.url, status, headers, _Raw(body))

@@ -24,7 +24,7 @@ from dynatick.errors import StoreError
 from dynatick.store import partiql
 from dynatick.store.dynamodb import ANSWER_BYTES, TRIES, DynamoStore
 from dynatick.store.large import LargeItem
-from dynatick.store.wire import Wire
+from dynatick.store.wire import Connections, Wire
 
 
 class Service:
@@ -219,6 +219,27 @@ def test_a_single_insert_that_was_sent_twice_is_no_certain_refusal(monkeypatch: 
         with pytest.raises(StoreError, match="sent more than once"):
             store.create(ROWS[0])
     assert len(sent) == times
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"<html>It works</html>", "text/html"), (b"{}", "application/json")])
+def test_the_answer_of_a_web_server_is_no_success(monkeypatch: pytest.MonkeyPatch, body: bytes, kind: str) -> None:
+    def send(sender: object, request: AWSPreparedRequest) -> AWSResponse:
+        return response(request, body, kind=kind)
+
+    for connections in (Connections, URLLib3Session):
+        monkeypatch.setattr(connections, "send", send)
+    session = Session()
+    session.set_credentials("key", "secret")
+    store = DynamoStore("tasks", region="us-east-1", session=session)
+    calls: list[Callable[[], object]] = [
+        lambda: store.create(ROWS[0]), lambda: store.get("t"), lambda: store.get_many(["t"]), store.scan,
+        lambda: store.query_bucket(Bucket.parse("2026-12-31#12:00")), lambda: store.delete("t"),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(StoreError, match=f"the answer is not DynamoDB's, but {kind}: check the endpoint"):
+            call()
+    assert isinstance(store.write(update("t")), Unknown)
+    assert isinstance(store.create_many(ROWS)[0], StoreFailure)
 
 
 def test_the_address_of_a_table_names_its_region_and_its_endpoint() -> None:
