@@ -44,10 +44,11 @@ def resource(session: Session, stack: str, name: str) -> str:
 def caller(session: Session) -> str | None:
     """The ARN that the session's credentials are of, for which no permission is needed; None: STS gives no answer."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError  # of the JSON in which DynamoDB Local answers
 
     try:
         return str(aws_client(session, "sts", read_seconds=3).get_caller_identity()["Arn"])
-    except (BotoCoreError, ClientError):
+    except (BotoCoreError, ClientError, ResponseParserError):
         return None
 
 

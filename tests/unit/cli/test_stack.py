@@ -20,6 +20,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     UnauthorizedSSOTokenError,
 )
+from botocore.parsers import ResponseParserError
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
@@ -294,6 +295,16 @@ def test_a_tick_that_cannot_be_run(
     monkeypatch.setattr(tick, "_lambda", lambda session: SimpleNamespace(invoke=invoke))
     ended = shell("tick", "run", "--function", "p")
     assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")
+
+
+def test_an_endpoint_without_sts_says_nothing_of_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DynamoDB Local answers in JSON, where botocore reads XML."""
+
+    def answered_in_json() -> object:
+        raise ResponseParserError("invalid XML received")
+
+    monkeypatch.setattr(stack, "aws_client", lambda *_, **__: SimpleNamespace(get_caller_identity=answered_in_json))
+    assert stack.caller(Session()) is None
 
 
 def test_the_configuration_of_the_machine_is_read_as_the_sdk_reads_it(
