@@ -48,7 +48,7 @@ from dynatick.cli.bulk_change import (
     delete_each,
     wait_for_runs,
 )
-from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.exporting import export_file
 from dynatick.cli.importing import import_file
 from dynatick.cli.output import Output, say, show_document, show_outcome, show_rows
@@ -58,6 +58,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus
 from dynatick.domain.terminal_text import one_line
+from dynatick.errors import DynatickError
 from dynatick.json_reader import loads
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
     """Wait until tasks have ended. Exit code 8 if one has not completed, 9 if time is up."""
     limit = timeout_of(timeout)
     client, end = session.client(), None if limit is None else session.clock() + limit
-    ids, not_completed = ids_of(task_ids), list[str]()
+    ids, failed, alone = ids_of(task_ids), list[ExitCode](), is_single(task_ids)
 
     def ended() -> Iterator[TaskView]:
         for task_id in ids:
@@ -154,18 +155,24 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
             except KeyboardInterrupt:
                 say(f"Stopped waiting for {one_line(task_id)}; the task itself goes on")
                 raise
+            except DynatickError as error:
+                if alone:
+                    raise
+                failed.append(code_of(error))
+                say(f"error: {one_line(error_text(error))}")
+                continue
             if view.status != TaskStatus.COMPLETED:
-                not_completed.append(task_id)
+                failed.append(ExitCode.NOT_COMPLETED)
             yield view
 
-    if session.output is not Output.TABLE and not is_single(task_ids):
+    if session.output is not Output.TABLE and not alone:
         show_rows((view.to_row() for view in ended()), (), session.output, name="tasks")
     else:
         for view in ended():
             error = "" if view.error is None else f": {one_line(view.error)}"
             show_outcome(f"{view.status} {one_line(view.task_id)}{error}", view, session.output)
-    if not_completed:
-        raise CommandFailed(ExitCode.NOT_COMPLETED, f"{len(not_completed)} did not complete")
+    if failed:
+        raise CommandFailed(max(failed), f"{len(failed)} did not complete")
 
 
 @command(app, "explain")

@@ -340,6 +340,23 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     assert re.match(r"state +paused since \S+ by ada: a release", shell("status").lines[0])
 
 
+def test_a_wait_that_fails_does_not_stop_those_for_other_tasks(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.actions.behaviour["bad"] = fail
+    for task_id, delay in (("bad", "30"), ("good", "30"), ("later", "3d")):
+        shell("task", "add", task_id, "--delay", delay, "--retry-policy", '{"maximumRetryAttempts": 0}')
+    world.ticks(2)
+    waited = shell("task", "wait", "bad", "gone", "good")
+    assert (waited.code, waited.err.splitlines()) == (8, [
+        "failed bad: SMTP: refused [2J", "error: taskId: there is no task 'gone'", "completed good",
+        "error: 2 did not complete",
+    ])  # fmt: skip
+    waited = shell("task", "wait", "later", "gone", "good", "--timeout", "0s", "-o", "json")
+    assert (waited.code, [one["taskId"] for one in waited.json["tasks"]]) == (9, ["good"])
+    assert shell("task", "wait", "gone").err == "error: taskId: there is no task 'gone'\n"
+
+
 def test_an_interrupted_wait_is_no_end_of_the_task(
     shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
