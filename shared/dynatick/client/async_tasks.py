@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -55,21 +56,42 @@ class AsyncResults(AsyncIterator[R]):
     """The results of a call, one by one. The next is fetched when it is asked for."""
 
     def __init__(self, threads: Threads, begin: Callable[[], Iterator[R]]) -> None:
-        self._threads, self._begin = threads, begin
-        self._results: Iterator[R] | None = None
+        self._begun = list[Iterator[R]]()
+        self._each = _each(threads, begin, self._begun)
 
-    def _next(self) -> tuple[R, ...]:
+    async def __anext__(self) -> R:
+        return await anext(self._each)
+
+    async def aclose(self) -> None:
+        """Ends the call before its last result."""
+        await self._each.aclose()
+
+
+async def _each(
+    threads: Threads, begin: Callable[[], Iterator[R]], begun: list[Iterator[R]]
+) -> AsyncGenerator[R, None]:
+    """The results of the call that ``begin`` begins. ``begun`` gets that call."""
+
+    def following() -> tuple[R, ...]:
         """Returns the next result; empty at the end, for a coroutine can't raise StopIteration. Runs in a thread."""
-        if self._results is None:
-            self._results = self._begin()
-        for result in self._results:
+        if not begun:
+            begun.append(begin())
+        for result in begun[0]:
             return (result,)
         return ()
 
-    async def __anext__(self) -> R:
-        for result in await self._threads.run(self._next):
-            return result
-        raise StopAsyncIteration
+    try:
+        while found := await threads.run(following):
+            yield found[0]
+    finally:  # also after a break: the event loop ends the generators that are left
+        for results in begun:
+            await asyncio.to_thread(_close, results)  # it may write; the threads may have ended
+
+
+def _close(results: Iterator[object]) -> None:
+    if isinstance(results, Generator | HandledLetters):
+        with suppress(ValueError):  # it was cancelled, and its thread still runs, and ends it
+            results.close()
 
 
 async def _pause(further: Iterator[float], *, of: str) -> None:
@@ -85,7 +107,7 @@ class AsyncHandledLetters(AsyncResults[HandledLetter]):
     @property
     def complete(self) -> bool:
         """Whether the whole queue was read, as ``HandledLetters`` has it."""
-        return isinstance(self._results, HandledLetters) and self._results.complete
+        return any(isinstance(results, HandledLetters) and results.complete for results in self._begun)
 
 
 def awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
@@ -104,7 +126,7 @@ def iterated(method: Callable[Concatenate[Any, P], Iterator[R]]) -> Callable[Con
     return call
 
 
-def _handled(
+def handled(
     method: Callable[Concatenate[Any, P], HandledLetters],
 ) -> Callable[Concatenate[Any, P], AsyncHandledLetters]:
     @functools.wraps(method)
@@ -139,8 +161,8 @@ class AsyncDeadLetters(Threaded):
 
     count = awaited(DeadLetters.count)
     list = awaited(DeadLetters.list)
-    purge = _handled(DeadLetters.purge)
-    redrive = _handled(DeadLetters.redrive)
+    purge = handled(DeadLetters.purge)
+    redrive = handled(DeadLetters.redrive)
 
 
 class AsyncBatches(Threaded):

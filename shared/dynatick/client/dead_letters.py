@@ -8,7 +8,7 @@ is a sample, unless the queue was read until it was empty.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -236,11 +236,15 @@ class DeadLetterPage(View):
 class HandledLetters(Iterator[HandledLetter]):
     """The results of a call, which does its work as they are consumed."""
 
-    def __init__(self, results: Iterator[HandledLetter], reading: LetterReading) -> None:
+    def __init__(self, results: Generator[HandledLetter, None, None], reading: LetterReading) -> None:
         self._results, self._reading = results, reading
 
     def __next__(self) -> HandledLetter:
         return next(self._results)
+
+    def close(self) -> None:
+        """Ends the call before its last result."""
+        self._results.close()
 
     @property
     def complete(self) -> bool:
@@ -354,7 +358,7 @@ class DeadLetters:
         ``record`` None: it is a dry run. Those that are kept don't count for ``limit``: each call would read them."""
         reading = LetterReading(self._queue, self._store, stop=stop)
 
-        def results() -> Iterator[HandledLetter]:
+        def results() -> Generator[HandledLetter, None, None]:
             left = sys.maxsize if limit is None else limit
             with reading, record or nullcontext():
                 while chunk := reading.receive(left):

@@ -8,7 +8,8 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from dynatick import AsyncTaskClient, InvalidInput, Status, TaskClient, TaskExis
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import Batches, DeadLetters, Schedules, async_tasks
 from dynatick.client.async_operations import AsyncOperations
-from dynatick.client.async_tasks import AsyncBatches, AsyncDeadLetters, AsyncSchedules
+from dynatick.client.async_tasks import AsyncBatches, AsyncDeadLetters, AsyncSchedules, handled, iterated
+from dynatick.client.dead_letters import HandledLetters
 from dynatick.client.operations import Operations
 from dynatick.errors import ConfigurationError, WaitTimedOut
 
@@ -118,6 +120,34 @@ def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
 
     run(client, use)
     assert 0 < len(begun) < 10_000
+
+
+@pytest.mark.parametrize("kind", [iterated, handled])
+def test_a_call_that_is_left_early_ends_in_a_thread(client: TaskClient, kind: Any) -> None:
+    """Its end may write, and wait for answers."""
+    threads: list[threading.Thread] = []
+
+    def results(self: object) -> Generator[Any, None, None]:
+        try:
+            yield from range(3)
+        finally:
+            threads.append(threading.current_thread())
+
+    def letters(self: object) -> HandledLetters:
+        return HandledLetters(results(self), reading=None)  # type: ignore[arg-type]
+
+    left = kind(results if kind is iterated else letters)
+
+    async def use(tasks: AsyncTaskClient) -> None:
+        async with aclosing(left(tasks)) as numbers:
+            assert await anext(numbers) == 0
+        assert len(threads) == 1
+        async for _ in left(tasks):
+            break
+
+    run(client, use)
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
 
 
 def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
