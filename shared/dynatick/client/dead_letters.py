@@ -27,6 +27,7 @@ from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.row import is_terminal
+from dynatick.domain.selection import check_error_filter
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.ports import Clock, Store
@@ -487,6 +488,9 @@ class _Choice:
 
     action: str | None
     error: str | None
+
+    def __post_init__(self) -> None:
+        check_error_filter(self.error)
 
     def fits(self, letter: DeadLetterView) -> bool:
         if self.action not in (None, letter.action):

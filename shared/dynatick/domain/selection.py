@@ -84,8 +84,7 @@ class Selection:
         """The tasks of a bucket (all its shards, unless it names one), of the range from ``start`` to before ``end``,
         or of a subject wherever they are. Raises InvalidInput."""
         _check_prefix(prefix)
-        if error is not None and not isinstance(error, str) and not callable(error):
-            raise InvalidInput("error", error, "expected a part of the error as text, or a function that decides by it")
+        check_error_filter(error)
         if subject is not None:
             check_subject(subject)
         if subject is not None and bucket is start is end is last is next is None:
@@ -283,6 +282,13 @@ def _length(length: object, field: str) -> timedelta:
     if not isinstance(length, str):
         raise InvalidInput(field, length, "expected a duration: a timedelta, or a text such as 90s or 1h30m")
     return duration_of(length, field)
+
+
+def check_error_filter(error: ErrorFilter | None) -> None:
+    """Raises InvalidInput. Empty text would be a part of every error."""
+    if error is not None and not (error and isinstance(error, str)) and not callable(error):
+        expected = "expected a part of the error as text, not empty, or a function that decides by it"
+        raise InvalidInput("error", error, expected)
 
 
 def _check_prefix(prefix: str | None) -> None:

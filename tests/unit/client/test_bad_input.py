@@ -118,7 +118,9 @@ CALLS: list[tuple[Call, str]] = [
     (lambda c: c.history(start="2026-12-01#00:00", end="2027-01-01#00:01"),
      "end: '2027-01-01#00:01' is not accepted; expected a range of at most 31 days: split it"),
     (lambda c: c.history(last="3x"), "last: '3x' is not accepted; expected numbers with their units, such as 90s"),
-    (lambda c: c.history(WAITING, error=5), "error: 5 is not accepted; expected a part of the error as text, or a"),
+    *((call, "error: '' is not accepted; expected a part of the error as text, not empty, or a function") for call in (
+        lambda c: c.redrive_many(WAITING, error=""), lambda c: c.history(WAITING, error=""))),
+    (lambda c: c.history(WAITING, error=5), "error: 5 is not accepted; expected a part of the error as text, not"),
     (lambda c: c.history(last=5), "last: 5 is not accepted; expected a duration: a timedelta, or a text such as 90s"),
     (lambda c: c.history(last=timedelta(days=40)),
      "last: '40 days, 0:00:00' is not accepted; expected a range of at most 31 days"),

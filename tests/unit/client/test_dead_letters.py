@@ -223,6 +223,11 @@ def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     for verb, limit in (("list", 0), ("list", 10_001), ("redrive", 0), ("purge", -1)):
         with pytest.raises(InvalidInput, match=f"limit: {limit} is not accepted; expected a "):
             getattr(client.dead_letters, verb)(limit=limit)
+    for verb in ("redrive", "purge"):
+        with pytest.raises(
+            InvalidInput, match="error: '' is not accepted; expected a part of the error as text, not empty"
+        ):
+            getattr(client.dead_letters, verb)(error="")
 
 
 @pytest.fixture
