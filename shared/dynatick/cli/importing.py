@@ -215,15 +215,15 @@ def open_source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
     if name == "-":
         return lambda _offset: sys.stdin.buffer.read, None
     path = Path(name)
+    with opening(name):
+        unread = [opened.enter_context(path.open("rb"))]  # a pipe that is closed loses what was written into it
 
     def open_at(offset: int) -> Read:
-        file = opened.enter_context(path.open("rb"))
+        file = unread.pop() if unread else opened.enter_context(path.open("rb"))
         if offset:
             file.seek(offset)
         return file.read
 
-    with opening(name), path.open("rb") as file:
-        file.seekable()
     return open_at, path
 
 

@@ -315,6 +315,16 @@ def test_an_export_into_a_pipe_says_from_where_to_continue(shell: Shell, leaving
     assert list(tmp_path.iterdir()) == [pipe]
 
 
+def test_a_pipe_is_opened_once(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    """Opened again, it has lost what was written by then."""
+    os.mkfifo(pipe := tmp_path / "pipe.ndjson")
+    with ThreadPoolExecutor(1) as writer:
+        wrote = writer.submit(pipe.write_text, '{"taskId": "a", "dueAt": "2026-12-31T12:30:00Z"}\n')
+        assert shell("task", "import", str(pipe)).code == 0
+        wrote.result(timeout=60)
+    assert world.row("a")["taskDateTime"] == "2026-12-31#12:30"
+
+
 SCHEDULES = """\
 {"taskId": "nightly", "scheduleExpression": "cron(0 3 * * ? *)", "scheduleExpressionTimezone": "Europe/Berlin", \
 "action": "log", "payload": {"n": 1.50}, "catchUp": "all", "tenant": "t1"}
