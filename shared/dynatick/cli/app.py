@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from importlib.metadata import EntryPoint, entry_points
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -154,6 +155,8 @@ def _closed() -> ExitCode:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Runs one command line. Never raises; returns the exit code."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a text that it can't encode would fail what was done
     try:
         answer = _commands().main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
         sys.stdout.flush()

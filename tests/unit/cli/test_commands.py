@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -232,6 +233,17 @@ def test_without_the_extra_a_line_says_how_to_get_it(shell: Shell, monkeypatch: 
     ended = shell("task", "get", "x")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "error: the command line needs more packages: pip install 'dynatick[cli]'\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_output_cannot_encode_is_written_by_its_number(encoding: str) -> None:
+    program = (
+        "import sys; from dynatick.cli import app; app._commands = lambda: type('', (), {"
+        "'main': lambda *_, **__: print('zł')}); sys.exit(app.invoke([]))"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "z\\u0142\n", "")
 
 
 def test_a_reader_that_has_seen_enough() -> None:
