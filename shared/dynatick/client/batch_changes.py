@@ -44,23 +44,23 @@ _MOMENT: Final = "it looks at its members; try it again in a moment"
 
 def packs_in(store: Store, batch_id: str, batch: Batch, since: int = 0) -> Iterator[tuple[Row, Pack]]:
     """The packs of a batch in order, also of one that is not sealed, from that which has the member ``since`` on."""
-    members = batch.members
-    if members is None:
-        members = _loaded(store, batch_id, MAX_BATCH if batch.total is None else batch.total)
-    return packs_of(store, batch_id, members, since)
+    if batch.members is not None:
+        return packs_of(store, batch_id, batch.members, since)
+    return _loaded(store, batch_id, batch.total, since)
 
 
-def _loaded(store: Store, batch_id: str, total: int) -> int:
-    """How many members of a batch that is not sealed are in, at most: after them, no pack is there."""
-    firsts, loaded = iter(range(0, total, MAX_MEMBERS)), 0
+def _loaded(store: Store, batch_id: str, total: int | None, since: int) -> Iterator[tuple[Row, Pack]]:
+    """The packs of a batch that is not sealed. Without a ``total`` it is loaded in order; else in any."""
+    end = MAX_BATCH if total is None else total
+    firsts = iter(range(since - since % MAX_MEMBERS, end, MAX_MEMBERS))
     while some := list(islice(firsts, _PROBED)):
-        spans = {span.pack_id(batch_id): span for first in some for span in spans_with(first, total)}
+        spans = {span.pack_id(batch_id): span for first in some for span in spans_with(first, end)}
         rows = store.get_many(spans, only=(attr.STATUS,))
-        if not rows:
+        if rows:
+            last = max(spans[one].first for one in rows)
+            yield from packs_of(store, batch_id, min(last + MAX_MEMBERS, end), max(some[0], since))
+        elif total is None:
             break
-        last = max(spans[one].first for one in rows)
-        loaded = min(last + MAX_MEMBERS, total)
-    return loaded
 
 
 @dataclass(frozen=True, slots=True)

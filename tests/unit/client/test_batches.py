@@ -1226,6 +1226,19 @@ def test_a_part_that_has_ended_and_was_deleted_is_not_run_again(world: World, cl
     assert Counter(world.actions.ran).most_common(1)[0][1] == 1
 
 
+@pytest.mark.parametrize("part", [19, 20, 39])
+def test_a_part_that_is_loaded_long_before_those_before_it_is_cancelled(
+    world: World, client: TaskClient, part: int
+) -> None:
+    client.batches.insert(None, batch_id="news", total=20_000, **DAY)
+    client.batches.load_pack("news", part, numbered(500))
+    assert sum(1 for _ in client.batches.members("news")) == 500
+    page = client.batches.members_page("news", limit=1)
+    assert [member.task_id for member in page.members] == [f"news/{part * 500:09d}"]
+    assert len(client.batches.members_page("news", limit=1000, page_token=page.next_page_token).members) == 499
+    assert client.batches.cancel("news").cancelled == 500
+
+
 def test_a_loader_goes_on_after_the_retention(world: World, client: TaskClient) -> None:
     """Of what was loaded, nothing has ended."""
     client.batches.insert(None, batch_id="news", total=502, **DAY)
