@@ -178,15 +178,15 @@ class _Deployment:
 
     def show(self, found: ChangeSet) -> Sequence[ScheduleChange]:
         """Shows what would change, the schedules after the resources. Returns what differs of the schedules."""
-        from dynatick.client.schedule_sync import DRIFT
+        from dynatick.client.schedule_sync import DRIFT, SyncResult
 
         if found.arn is not None or found.changes is None:
             _show(found)
         planned = declared_schedules.plan(self.release.stack, self._schedules, profile=self._profile, say=say)
-        differs = [one for one in planned if one.result in DRIFT]
-        for one in differs:
-            typer.echo(declared_schedules.line(one))
-        return differs
+        for one in planned:
+            if one.result is not SyncResult.UNCHANGED:
+                typer.echo(declared_schedules.line(one))
+        return [one for one in planned if one.result in DRIFT]
 
     def sync_schedules(self) -> None:
         """Does what was shown. Raises CommandFailed for ids that others have taken meanwhile."""

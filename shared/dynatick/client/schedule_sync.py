@@ -9,6 +9,7 @@ from typing import Annotated
 
 from dynatick.client.schedule_views import ScheduleView, schedule_rows
 from dynatick.domain import attributes as attr
+from dynatick.domain.row import is_terminal
 from dynatick.domain.schedule import ScheduleState, is_or_was_schedule
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
@@ -24,6 +25,7 @@ class SyncResult(StrEnum):
     REMOVE = "remove"
     KEEP = "keep"  # no longer declared, and not to be removed
     UNCHANGED = "unchanged"
+    OVER = "over"  # declared, with no occurrence from now on: what is there stays as it is, and nothing is created
     CONFLICT = "conflict"  # the id is not the owner's: the row stays as it is
     NONE = "none"  # neither declared nor there, or no longer the owner's
 
@@ -45,10 +47,17 @@ class ScheduleChange(View):
 
 
 def compare(
-    schedule_id: str, declared: Row | None, given: Row, present: Row | None, *, owner: str, prune: bool
+    schedule_id: str,
+    declared: Row | None,
+    given: Row,
+    present: Row | None,
+    *,
+    owner: str,
+    prune: bool,
+    over: str | None = None,
 ) -> ScheduleChange:
     """What is to be done about one id. ``declared``: the row that was composed of what was ``given``; None: the owner
-    does not declare it. ``present``: what is there."""
+    does not declare it. ``present``: what is there. ``over``: why what is declared has no occurrence from now on."""
 
     def change(result: SyncResult, reason: str = "", **more: Mapping[str, tuple[object, object]]) -> ScheduleChange:
         return ScheduleChange(schedule_id=schedule_id, result=result, reason=reason, **more)
@@ -60,7 +69,7 @@ def compare(
             return change(SyncResult.NONE)
         return change(SyncResult.REMOVE if prune else SyncResult.KEEP, "it is no longer declared")
     if present is None or view is None:
-        return change(SyncResult.CREATE)
+        return change(SyncResult.CREATE) if over is None else change(SyncResult.OVER, over)
     if not is_own:
         return change(SyncResult.CONFLICT, _whose(present, view.owner))
     differences = view.differences(declared, given)
@@ -69,6 +78,8 @@ def compare(
         return change(SyncResult.CONFLICT, f"{said}, which can't be changed: choose another id, or delete it")
     if not differences and view.state != ScheduleState.FAILED:
         return change(SyncResult.UNCHANGED)
+    if over is not None and is_terminal(present):
+        return change(SyncResult.OVER, over)
     return change(SyncResult.CHANGE, differences_text(differences) or str(view.error), differences=differences)
 
 

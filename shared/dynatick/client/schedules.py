@@ -34,11 +34,12 @@ from dynatick.client.schedule_views import (
     warnings_of,
 )
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import TaskView, instant_or_none, text_or_none, version_of
+from dynatick.client.views import TaskView, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
+from dynatick.domain.instants import EPOCH
 from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
@@ -49,6 +50,7 @@ from dynatick.domain.schedule import (
     check_owner,
     check_schedule_id,
     is_or_was_schedule,
+    is_schedule,
 )
 from dynatick.domain.selection import instants
 from dynatick.domain.task import Row, check_action
@@ -386,13 +388,14 @@ class Schedules:
         ``declared``: rows under the table's names, as ``declared_schedules`` returns them. ``prune``: schedules that
         the owner declared earlier and does no longer are removed; without it they are only returned. Their occurrences
         stay, and end by themselves. A schedule of another owner, or one that no deployment declares, is a conflict, and
-        stays as it is. Whether a schedule is paused is not declared: it stays so. Raises InvalidInput for an invalid
-        declaration before anything is written; repeated, it does what was left.
+        stays as it is. Whether a schedule is paused is not declared: it stays so. One that has no occurrence from now
+        on is over, and not created. Raises InvalidInput for an invalid declaration before anything is written;
+        repeated, it does what was left.
         """
         owner = check_owner(owner)
         given = self._declared(declared)
         present = dict(self._store.get_many(list(given))) if given else {}
-        composed: dict[str, Row] = {}
+        composed: dict[str, tuple[Row, str | None]] = {}
         wrong = InvalidInputs()
         for schedule_id, values in given.items():
             try:
@@ -407,9 +410,11 @@ class Schedules:
         changes: list[ScheduleChange] = []
         for schedule_id in sorted({*given, *present}):
             row: Row | None = present.get(schedule_id)
-            wanted, tried = composed.get(schedule_id), None
+            wanted, over = composed.get(schedule_id, (None, None))
+            tried: ScheduleChange | None = None
             for _ in range(_TRIES):
-                change = compare(schedule_id, wanted, given.get(schedule_id, {}), row, owner=owner, prune=prune)
+                declares = given.get(schedule_id, {})
+                change = compare(schedule_id, wanted, declares, row, owner=owner, prune=prune, over=over)
                 if dry_run or self._is_made(change, wanted, row):
                     is_gone = change.result is SyncResult.NONE and row is None
                     is_done = is_gone or change.result is SyncResult.UNCHANGED
@@ -435,16 +440,19 @@ class Schedules:
             given[schedule_id] = row
         return given
 
-    def _compose_declared(self, row: Mapping[str, object], present: Row | None, owner: str) -> Row:
-        """A declared schedule's row. One that is at its end has no occurrence from now on: if nothing differs, it is
-        as it was composed then."""
+    def _compose_declared(self, row: Mapping[str, object], present: Row | None, owner: str) -> tuple[Row, str | None]:
+        """A declared schedule's row; and if it has no occurrence from now on, why: then it is as it was composed long
+        ago, when it had some."""
         own = {attr.SCHEDULE_STATE: str(ScheduleState.ENABLED), attr.SCHEDULE_OWNER: owner}
-        if present is not None and present.get(attr.SCHEDULE_STATE) == str(ScheduleState.COMPLETED):
-            then = instant_or_none(present.get(attr.CREATED_AT)) or self._clock()
-            composed = self._compose_row(row, then).row
-            if not ScheduleView.from_row(present).differences(composed, row):
-                return {**composed, **own}
-        return {**self._compose_row(row, self._clock()).row, **own}
+        try:
+            return {**self._compose_row(row, self._clock()).row, **own}, None
+        except InvalidInput as error:
+            composed = {**self._compose_row(row, EPOCH).row, **own}  # raises whatever else is wrong
+            over = error.expected
+        if present is not None and is_schedule(present) and present.get(attr.SCHEDULE_OWNER) == owner:
+            differences = ScheduleView.from_row(present).differences(composed, row)
+            self._edited(present, _edits(differences, composed))  # raises if that leaves it without an occurrence
+        return composed, over
 
     def _is_made(self, change: ScheduleChange, wanted: Row | None, row: Row | None) -> bool:
         """Carries out a change of what was read. False: another request was first, so it is to be decided again."""
@@ -456,8 +464,7 @@ class Schedules:
                 assert wanted is not None and row is not None
                 if is_terminal(row):  # it makes no occurrences any more, so another takes its place
                     return self._remove(change.schedule_id, row) and create(self._store, wanted)
-                edits = {UPDATABLE[name]: wanted.get(UPDATABLE[name]) for name in change.differences}
-                update = self._edited(row, edits)
+                update = self._edited(row, _edits(change.differences, wanted))
                 update = merge_updates(update, conditions=task_update.in_version(row, version_of(row)))
                 return task_update.Tried(update, write(self._store, update)).written() is not None
             case SyncResult.REMOVE:
@@ -539,6 +546,11 @@ def _check_recurrence(row: Row, wrong: InvalidInputs) -> None:
             expression = {} if name in attr.RECURRENCE else {attr.SCHEDULE_EXPRESSION: "rate(1 day)"}
             with wrong:
                 Schedule.from_row({attr.TASK_ID: "-", **expression, name: row[name]})
+
+
+def _edits(differences: Iterable[str], wanted: Row) -> dict[str, object]:
+    """What a schedule is to have instead, under the table's names."""
+    return {UPDATABLE[name]: wanted.get(UPDATABLE[name]) for name in differences if name in UPDATABLE}
 
 
 def _is_enabled(row: Row) -> bool:

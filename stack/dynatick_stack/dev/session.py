@@ -11,6 +11,7 @@ from pathlib import Path
 from dynatick.cli.schedule_sync import what
 from dynatick.client import SyncResult, TaskClient
 from dynatick.client.views import TaskView
+from dynatick.errors import InvalidInput
 from dynatick.ui.loopback import PORT as DASHBOARD_PORT
 from dynatick.ui.server import serve_beside
 from dynatick.ui.site import Site
@@ -117,7 +118,13 @@ class Session:
 
     def _sync_schedules(self) -> None:
         """Makes the schedules those that the project declares, and says what was done."""
-        for one in declared_schedules.sync(self.client, self._schedules, owner=self.project.name):
+        try:
+            changes = declared_schedules.sync(self.client, self._schedules, owner=self.project.name)
+        except InvalidInput as error:
+            reasons = "; ".join(map(str, (error, *error.others)))
+            self._note(f"{reasons}\n          The schedules stay as they are")
+            return
+        for one in changes:
             if one.result != SyncResult.UNCHANGED:
                 self._note(f"schedule   {what(one, is_done=True):<16} {one.schedule_id:<16} {one.reason}".rstrip())
 

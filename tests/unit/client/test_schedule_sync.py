@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.client.support import before_deletes
 
-from dynatick import AsyncTaskClient, InvalidInput, StoreError, TaskClient, declared_schedules, task
+from dynatick import AsyncTaskClient, CompleteLater, InvalidInput, StoreError, TaskClient, declared_schedules, task
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost
 from dynatick.store.memory import MemoryStore
 
@@ -135,13 +136,61 @@ def test_one_that_has_ended_is_unchanged_until_it_is_declared_otherwise(world: W
     world.next_tick(1)
     assert world.client.schedules.get("nightly").state == "COMPLETED"
     assert world.sync(declared(scheduleExpression=once)) == {"nightly": "unchanged"}
-    with pytest.raises(InvalidInput, match=r"schedules\.nightly\.scheduleExpression: .* it never runs after"):
-        world.sync(declared(scheduleExpression=once, payload={"n": 1}))
+    before = world.row("nightly")
+    assert world.sync(declared(scheduleExpression=once, payload={"n": 1})) == {"nightly": "over"}
+    assert world.row("nightly") == before
     world.next_tick(60 * 24 * 3)
     assert world.sync(declared()) == {"nightly": "change"}
     begun = world.client.schedules.get("nightly")
     assert begun.state == "ENABLED"
     assert begun.next_occurrence_at is not None and begun.next_occurrence_at > world.clock()
+
+
+def test_one_whose_time_has_passed_is_left_alone_and_named_where_it_is_not_there(world: World) -> None:
+    rows = declared("a", scheduleExpression="at(2026-12-31T11:00:00)"), declared("b", endDate="2026-12-31T12:00:00Z")
+    assert world.sync(*rows, declared("c")) == {"a": "over", "b": "over", "c": "create"}
+    assert world.ids() == ["c"]
+    changes = world.client.schedules.sync(rows, owner="mine", dry_run=True)
+    assert [one.reason.split(",")[0] for one in changes[:2]] == [
+        "it never runs after 2026-12-31T12:00:00Z (UTC)",
+        "it never runs: its next run",
+    ]
+    with pytest.raises(InvalidInput, match=r"schedules\.a\.catchUp"):
+        world.sync({**rows[0], "catchUp": "sometimes"})
+    world.client.schedules.insert("b", "rate(1 hour)", action="log")
+    assert world.sync(*rows) == {"a": "over", "b": "conflict", "c": "remove"}
+
+
+AT_TWO = "at(2026-12-31T12:02:00)"
+
+
+def test_the_end_of_a_schedule_delays_no_deployment(world: World) -> None:
+    """It waits within its window, or was paused before its time, or its last occurrence is awaited."""
+    run = "awaited#1#2026-12-31T12:02:00Z"
+    world.actions.behaviour[run] = lambda task, context: CompleteLater(within=timedelta(hours=2))
+    rows = [
+        declared("awaited", scheduleExpression=AT_TWO, expectedWithinSeconds=3600),
+        declared("paused", scheduleExpression=AT_TWO),
+        declared("waits", scheduleExpression=AT_TWO, flexibleTimeWindow=1440),
+    ]
+    world.sync(*rows)
+    world.client.schedules.pause("paused")
+    world.next_tick(3)
+    states = [world.client.schedules.get(one).state for one in ("awaited", "paused", "waits")]
+    assert states == ["ENABLED", "DISABLED", "ENABLED"]
+    assert world.sync(*rows) == {"awaited": "unchanged", "paused": "unchanged", "waits": "unchanged"}
+    changed = [{**row, "payload": {"n": 1}} for row in rows]
+    assert world.sync(*changed) == {"awaited": "change", "paused": "change", "waits": "change"}
+    assert world.client.schedules.get("waits").payload == {"n": 1}
+    world.next_tick(60 * 24)
+    assert world.row("waits")["lastOccurrenceAt"] == "2026-12-31T12:02:00Z"
+
+
+def test_one_that_goes_on_can_not_be_declared_to_have_ended(world: World) -> None:
+    world.sync(declared())
+    with pytest.raises(InvalidInput, match=r"schedules\.nightly\.endDate: .* it never runs: its next run"):
+        world.sync(declared("another"), declared(endDate="2026-12-31T12:00:00Z"))
+    assert world.ids() == ["nightly"]
 
 
 def test_a_subject_can_not_be_changed(world: World) -> None:

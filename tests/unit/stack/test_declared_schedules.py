@@ -16,6 +16,7 @@ from dynatick.errors import StoreError
 from dynatick_stack import declared_schedules, project
 from dynatick_stack.dev import handlers
 from dynatick_stack.dev.handlers import Checked, HandlersError
+from dynatick_stack.dev.session import Session
 from dynatick_stack.errors import RefusedError
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import project_files
@@ -146,6 +147,23 @@ def test_a_deployment_shows_what_it_would_do_and_does_it(monkeypatch: pytest.Mon
 
 def fails() -> None:
     raise StoreError("not allowed")
+
+
+def test_a_session_goes_on_with_the_schedules_that_it_has(tmp_path: Path) -> None:
+    world, said = InProcess(), list[str]()
+    session = Session(project=read(tmp_path), root=tmp_path, state_dir=tmp_path, say=said.append)
+    session.client = TaskClient(world.store, clock=world.clock)
+    daily = {"taskId": "daily", "scheduleExpression": "rate(1 day)", "action": "log"}
+    session._schedules = [daily, {**daily, "taskId": "launch", "scheduleExpression": "at(2020-01-01T12:00:00)"}]
+    session._sync_schedules()
+    session._schedules = [{**daily, "startDate": "2019-01-01T00:00:00Z", "endDate": "2020-01-01T00:00:00Z"}]
+    session._sync_schedules()
+    assert [one[10:].split(" after ")[0] for one in said[:2]] == [
+        "schedule   created          daily",
+        "schedule   over             launch           it never runs",
+    ]
+    assert "schedules.daily.endDate: '2020-01-01T00:00:00Z' is not accepted; it never runs" in said[2]
+    assert said[2].endswith("The schedules stay as they are")
 
 
 def test_a_limit_key_needs_a_class_that_is_deployed_with_it(tmp_path: Path) -> None:
