@@ -56,6 +56,7 @@ COMPLETIONS = "tests/unit/engine/test_completions.py"
 FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OVERDUE = "tests/unit/domain/test_overdue.py"
+MANY = "tests/unit/client/test_bulk_change.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 TURNS = "tests/unit/engine/test_turns.py"
 IN_TURN = "tests/unit/engine/test_packs_in_turn.py"
@@ -240,6 +241,8 @@ MUTATIONS = (
              "due_at <= max(own, now)", "False", EXISTING),
     Mutation(13, "each postponement counts from the latest time", "client:postponed",
              "instant_or_none(row.get(attr.FIRST_DUE_AT))", "None", EXISTING),
+    Mutation(13, "what is shifted to before its bucket is shifted again", "Rescheduling.is_done",
+             "RowView(row).task_id in self._back", "False", MANY),
     # -- packs of a batch ----------------------------------------------------------------------------------------------
     Mutation(20, "a member that did not complete counts as done", "Packs.ended",
              "not isinstance(attempted.outcome, Done)", "False", PACKS),

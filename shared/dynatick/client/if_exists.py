@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dynatick.client.new_task import Composed, NewTask, times_of
-from dynatick.client.task_decisions import TaskDecisions, next_run
+from dynatick.client.task_decisions import TaskDecisions, next_run, own_time
 from dynatick.client.task_update import Decide, Unchanged, require
 from dynatick.client.views import instant_or_none
 from dynatick.domain import attributes as attr
@@ -16,7 +16,7 @@ from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import postpone, redrive, replace_definition, reschedule
-from dynatick.domain.normalise import Defaults, TaskTime, has_value, task_time
+from dynatick.domain.normalise import TaskTime, has_value
 from dynatick.domain.row import RowView, in_own_shard, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row
@@ -114,7 +114,7 @@ def postponed(row: Row, when: TaskTime, *, until: timedelta | None, grid: Grid, 
     """Moves a task that waits to a later time, at most ``until`` after its first. Raises Unchanged if that is not later
     than its time, or has passed."""
     try:
-        own = task_time(row, now=now, grid=grid, defaults=Defaults()).due_at
+        own = own_time(row, now=now, grid=grid)
     except InvalidInput:  # that of a raw row, which gets one that can be understood
         own = now
     first = instant_or_none(row.get(attr.FIRST_DUE_AT)) or instant_or_none(row.get(attr.DUE_AT)) or own

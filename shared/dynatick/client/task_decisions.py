@@ -7,7 +7,7 @@ whose state does not allow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -21,7 +21,7 @@ from dynatick.domain.batches import tasks_changed
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range, up_to_millisecond
-from dynatick.domain.normalise import Defaults, TaskTime, task_time
+from dynatick.domain.normalise import Defaults, TaskTime, needs_normalising, task_time
 from dynatick.domain.row import RowView, due_of, in_own_shard, is_terminal
 from dynatick.domain.task import Row, Status, check_payload
 from dynatick.engine.ports import Clock
@@ -38,6 +38,7 @@ class Rescheduling:
     began: datetime
     clock: Clock
     grid: Grid
+    _back: set[str] = field(default_factory=set)  # shifted to a bucket that may still be read
 
     def decide(self, row: Row) -> ConditionalUpdate:
         """The update of one task. Raises TransitionRefused, InvalidInput."""
@@ -54,10 +55,14 @@ class Rescheduling:
         present = RowView(row).bucket
         if present is not None and present.minute == bucket.minute:
             bucket = present  # it keeps its shard, so that it is not listed again
+        elif present is not None and self.shift and (bucket.minute < present.minute) == (self.shift > timedelta()):
+            self._back.add(RowView(row).task_id)
         return bucket, due_at if target.minute == bucket.minute else self.began
 
     def is_done(self, row: Row) -> bool:
         """Whether a task was moved already: its bucket may be read after that."""
+        if RowView(row).task_id in self._back:
+            return True
         bucket = RowView(row).bucket
         if bucket is None or RowView(row).is_unscheduled:
             return False
@@ -68,12 +73,20 @@ class Rescheduling:
         return bucket.minute <= self.grid.tick_at_or_after(self.to)
 
     def _shifted(self, row: Row) -> datetime:
-        """The shifted time of a task: of its due time, or of the bucket in which it waits for a retry."""
-        at = task_time(row, now=self.began, grid=self.grid, defaults=Defaults()).due_at
+        """The shifted time of a task."""
+        at = own_time(row, now=self.began, grid=self.grid)
         try:
             return in_range(at + self.shift, row.get(attr.DUE_AT), attr.DUE_AT)
         except OverflowError:
             raise InvalidInput(attr.DUE_AT, row.get(attr.DUE_AT), EXPECTED_RANGE) from None
+
+
+def own_time(row: Row, *, now: datetime, grid: Grid) -> datetime:
+    """When a task is due, or is to be attempted again, in whatever bucket it waits. Raises InvalidInput."""
+    due = due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
+    if due is None or needs_normalising(row):
+        return task_time(row, now=now, grid=grid, defaults=Defaults()).due_at
+    return due.at
 
 
 @dataclass(frozen=True, slots=True)

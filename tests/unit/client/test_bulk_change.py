@@ -308,14 +308,28 @@ def test_each_is_shifted_once(hours: World, minutes: int) -> None:
 def test_a_shift_counts_from_the_time_that_a_task_waits_for(hours: World) -> None:
     client = client_of(hours)
     hours.store.create(scheduled_row("within a tick", bucket_at(7), dueAt="2026-12-31T12:06:10Z"))
-    hours.store.create(scheduled_row("retry", bucket_at(40), dueAt="2026-12-31T11:50:00Z", attempt=2))
+    retried = {"nextAttemptAt": "2026-12-31T12:39:30Z", "attempt": 2}
+    hours.store.create(scheduled_row("retry", bucket_at(40), dueAt="2026-12-31T11:50:00Z", **retried))
+    moved_to = {"movedTo": str(bucket_at(40))}  # its action is paused
+    hours.store.create(scheduled_row("moved", bucket_at(40), dueAt="2026-12-31T12:02:00Z", **moved_to))
     for task_id, seconds, due_at, bucket, attempt in (
-        ("within a tick", 20, "12:06:30", "12:07", 0), ("retry", 600, "12:50:00", "12:50", 2)
-    ):  # fmt: skip
+        ("within a tick", 20, "12:06:30", "12:07", 0),
+        ("retry", 600, "12:49:30", "12:50", 2),
+        ("moved", 600, "12:12:00", "12:12", 0),
+    ):
         (_,) = client.reschedule_many(**RANGE, prefix=task_id, shift=timedelta(seconds=seconds))
         moved = hours.row(task_id)
         assert (moved["dueAt"], moved["attempt"]) == (f"2026-12-31T{due_at}Z", attempt)
         assert str(moved["taskDateTime"])[:16] == f"2026-12-31#{bucket}"
+
+
+def test_a_task_that_a_shift_puts_before_its_bucket_is_shifted_once(hours: World) -> None:
+    """It was inserted when ticks came every hour: its bucket is read first, and its new one later."""
+    hours.store.create(scheduled_row("hourly", bucket_at(60), dueAt="2026-12-31T12:10:00Z"))
+    results = list(client_of(hours).reschedule_many(**RANGE, shift=7 * MINUTE))
+    assert [one.task_id for one in results].count("hourly") == 1
+    row = hours.row("hourly")
+    assert (row["dueAt"], str(row["taskDateTime"])[:16]) == ("2026-12-31T12:17:00Z", "2026-12-31#12:17")
 
 
 @pytest.mark.parametrize("minute", [30, 200])

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.builders import key_of
+from tests.builders import key_of, scheduled_row
 from tests.unit.client.support import be_first, client_of, each_state, started, world_of
-from tests.unit.engine.support import World
+from tests.unit.engine.support import World, bucket_at
 
 from dynatick import InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -108,6 +108,15 @@ def test_postponed_to_a_later_time_and_no_further_than_until(present: World, cli
     view = client.get("a")
     assert (str(view.first_due_at), view.attributes) == ("2026-12-31 13:00:00+00:00", {"mine": 1})
     assert postpone("2026-12-31T14:30:00Z")[:2] == ("postponed", "2026-12-31T14:30:00Z")
+
+
+def test_postponed_to_before_the_bucket_in_which_it_waits(world: World, client: TaskClient) -> None:
+    """It was inserted when ticks came every hour."""
+    world.store.create(scheduled_row("a", bucket_at(60), dueAt="2026-12-31T12:10:00Z"))
+    view = client.insert("a", due_at="2026-12-31T12:50:00Z", if_exists="postpone")
+    row = world.row("a")
+    assert (view.effect, row["dueAt"], row["taskDateTime"]) == ("postponed", "2026-12-31T12:50:00Z", "2026-12-31#12:50")
+    assert client.insert("a", due_at="2026-12-31T12:40:00Z", if_exists="postpone").effect == "kept"
 
 
 def test_a_row_that_the_scheduler_has_not_seen_yet(world: World, client: TaskClient) -> None:
