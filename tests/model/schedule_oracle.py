@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Definition = tuple[object, ...]
 _ALL, _LATEST, _NONE = "all", "latest", "none"
 _ALLOW = "allow"
+_CONTINUES = "continues"  # of a recorded entry: it goes on with one that was there
 
 
 @dataclass(eq=False)
@@ -171,19 +172,21 @@ class ScheduleOracle:
         for entry in recorded:
             first, last = (self.oracle.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
             reason, occurrences = str(entry["reason"]), number(entry["occurrences"])
+            after = first if entry.get(_CONTINUES) else first - 0.001
             counted += occurrences if reason != "paused" else 0
             counts = reason not in ("paused", "overlap") or (reason == "overlap" and self.expected_within is not None)
-            if counts and (first, last) not in self.reported_missed:
+            begins = {begin for begin, end in self.reported_missed if end == last}
+            if counts and first not in begins and not (entry.get(_CONTINUES) and any(after < one for one in begins)):
                 self.report(
                     f"the occurrences from {first:.0f} to {last:.0f} are missed ({reason}), and were not reported"
                 )
             if reason == "paused":
                 self._check_paused(first, last)
                 continue
-            perhaps = self.due(first - 0.001, last, perhaps=True)
+            perhaps = self.due(after, last, perhaps=True)
             there = {at for at in perhaps if self.is_there(at) and self.made[at].created_at < by.began}
             left_out = {at for at in perhaps if not self.is_there(at)}
-            sure = {at for at in left_out if at in self.due(first - 0.001, last)}
+            sure = {at for at in left_out if at in self.due(after, last)}
             if not len(sure) <= occurrences <= len(perhaps - there):
                 self.report(
                     f"{occurrences} occurrences from {first:.0f} to {last:.0f} recorded as missed ({reason}), and "
@@ -350,9 +353,15 @@ def _maps(entries: object) -> Sequence[Row]:
 
 
 def added(old: object, new: object) -> Sequence[Mapping[str, object]]:
-    """The entries at the end of a bounded list that were not there before."""
+    """The entries at the end of a bounded list that were not there before. One that goes on with the last of those is
+    returned from where that ended."""
     before = list(old) if isinstance(old, (list, tuple)) else []
     after = list(new) if isinstance(new, (list, tuple)) else []
+    last = before[-1] if before else None
+    for n, entry in enumerate(after):
+        if last and entry != last and (entry["from"], entry["reason"]) == (last["from"], last["reason"]):
+            more = number(entry["occurrences"]) - number(last["occurrences"])
+            return [{**entry, "from": last["until"], "occurrences": more, _CONTINUES: True}, *after[n + 1 :]]
     for n in range(len(before) + 1):
         kept = before[n:]
         if after[: len(kept)] == kept:

@@ -469,5 +469,9 @@ def _said(one: ScheduleOccurrence, at: str) -> str:
             return f"the occurrence at {at} was not made{reason}"
         case "due":
             return f"the occurrence at {at} is due, and is made at the next tick"
+        case "unknown":
+            return (
+                f"whether the occurrence at {at} was made is no longer known: its schedule has kept later reasons only"
+            )
         case _:
             return f"the occurrence at {at} was made, and was deleted, or has expired"

@@ -20,6 +20,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
+from dynatick.domain.recurrence import MAX_MISSED_ENTRIES
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row, Status
@@ -84,7 +85,9 @@ class ScheduleOccurrence(View):
 
     occurrence_at: Annotated[datetime, "Its nominal instant."]
     status: Annotated[
-        str, "That of its task; missed: it was not made; due: its tick is to come; gone: its task was deleted."
+        str,
+        "That of its task; missed: it was not made; due: its tick is to come; gone: its task was deleted; unknown: it "
+        "was missed or its task was deleted, and the schedule has kept later reasons only.",
     ]
     task_id: str | None = None
     bucket: Annotated[str | None, Json(name=attr.TASK_DATE_TIME)] = None
@@ -297,7 +300,7 @@ def _judged(one: ScheduleOccurrence, schedule: Schedule, now: datetime) -> Sched
     in_time: bool | None
     if one.status == Status.COMPLETED:
         in_time = None if one.finished_at is None else one.finished_at <= expected_by
-    elif one.status in (Status.CANCELLED, "gone") or one.reason == MissedFor.PAUSED:
+    elif one.status in (Status.CANCELLED, "gone", "unknown") or one.reason == MissedFor.PAUSED:
         in_time = None
     else:
         in_time = False if one.status == "missed" or now >= expected_by else None
@@ -315,4 +318,5 @@ def _not_made(instant: datetime, schedule: Schedule, paused_at: datetime | None)
         schedule.next_occurrence_at is not None and instant >= schedule.next_occurrence_at
     ):
         return ScheduleOccurrence(occurrence_at=instant, status="due")
-    return ScheduleOccurrence(occurrence_at=instant, status="gone")
+    is_forgotten = len(schedule.missed) >= MAX_MISSED_ENTRIES and instant < schedule.missed[0].first
+    return ScheduleOccurrence(occurrence_at=instant, status="unknown" if is_forgotten else "gone")

@@ -275,7 +275,7 @@ def advance(
         values[attr.LAST_OCCURRENCE_AT] = format_instant(plan.last)
         values[attr.LAST_TASK_ID] = schedule.occurrence_id(plan.last)
     if plan.missed:
-        kept = [*schedule.missed, *plan.missed][-MAX_MISSED_ENTRIES:]
+        kept = _continued(schedule, plan.missed)[-MAX_MISSED_ENTRIES:]
         values[attr.MISSED] = [entry.to_row() for entry in kept]
         values[attr.MISSED_OCCURRENCES] = schedule.missed_occurrences + sum(entry.occurrences for entry in plan.missed)
     if not plan.more:
@@ -294,6 +294,16 @@ def advance(
         conditions=as_read(row, *dict.fromkeys((attr.OUTCOME, attr.STATUS, *attr.DEFINITION, *attr.POSITION))),
         returning=True,
     )
+
+
+def _continued(schedule: Schedule, missed: Sequence[Missed]) -> list[Missed]:
+    """The entries of earlier ticks, and these. The first of these goes on with the last of those if no occurrence
+    between them was made, or is buffered."""
+    first, last = missed[0], schedule.missed[-1] if schedule.missed else None
+    if last is None or last.reason is not first.reason or _occurrence_after(schedule, last.last) != first.first:
+        return [*schedule.missed, *missed]
+    together = replace(first, first=last.first, occurrences=last.occurrences + first.occurrences)
+    return [*schedule.missed[:-1], together, *missed[1:]]
 
 
 def _bucket_of_next_poll(

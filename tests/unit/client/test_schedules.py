@@ -13,6 +13,7 @@ from tests.builders import NOON, InProcess
 from tests.unit.client.support import WISHES, before_deletes, fail
 
 from dynatick import (
+    CompleteLater,
     InvalidInput,
     RetryPolicy,
     ScheduleNotFound,
@@ -374,6 +375,26 @@ def test_history_shows_each_occurrence_of_a_range(world: World) -> None:
     first, *_, last = world.reported()
     assert (first, last) == (("12:01", "gone"), ("12:07", "due"))
     assert [run.instant for run in world.schedules.preview("s", 2)] == [at(7), at(8)], "it begins with what is due"
+
+
+def test_history_says_of_each_that_a_long_task_left_out_why(world: World) -> None:
+    world.schedules.insert("s", "rate(1 minute)")
+    world.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda *_: CompleteLater(within=timedelta(hours=1))
+    world.ticks(30)
+    assert world.reported() == [("12:01", "waiting"), *((f"12:{m:02}", "missed (overlap)") for m in range(2, 31))]
+
+
+def test_history_does_not_say_that_what_was_missed_long_ago_was_deleted(world: World) -> None:
+    """The reasons of ten spans are kept: later ones take their places."""
+    world.schedules.insert("s", "rate(1 minute)", catch_up="none", overlap="allow")
+    for _ in range(11):
+        world.next_tick(3)
+    world.store.delete("s#1#2026-12-31T12:33:00Z")
+    reported = world.reported()
+    assert [status for _, status in reported[:4]] == ["unknown", "completed", "completed", "missed (outage)"]
+    assert reported[-1] == ("12:33", "gone")
+    sentence = world.client.operations.explain("s#1#2026-12-31T12:01:00Z").sentence
+    assert "whether the occurrence at 2026-12-31T12:01:00Z was made is no longer known" in sentence
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])

@@ -488,6 +488,18 @@ def test_a_run_while_the_one_before_has_not_ended() -> None:
     assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
 
 
+def test_what_is_missed_at_consecutive_ticks_is_one_entry() -> None:
+    """A task that takes long leaves out an occurrence at each tick; the list has ten entries."""
+    row = begun(overlap="bufferOne")
+    for closed, active in [*((minute, True) for minute in range(1, 21)), (21, False), (22, True), (23, True)]:
+        row = advanced(row, plan_of(row, closed, active=active), C + closed)
+    expected = [(2, 20, 19), (22, 23, 2)]  # the first waits, starts at the 21st tick, and another waits from then on
+    assert [(at(first), at(last), number) for first, last, number in expected] == [
+        (one.first, one.last, one.occurrences) for one in Schedule.from_row(row).missed
+    ]
+    assert row["missedOccurrences"] == 21
+
+
 def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
     week = 7 * 1440
     row, made, missed, plans = begun(), [], 0, []
