@@ -214,7 +214,8 @@ def _without_record(
     settings: InstallationSettings,
     now: datetime,
 ) -> list[tuple[int, MissedTicks | PausedTicks]]:
-    """The missed and the paused ticks: those of the present grid without a record, after the first with one."""
+    """The missed and the paused ticks: those without a record, after the first with one, and since the present interval
+    holds."""
     served = sorted([*passes.items(), *((first, last) for first, last, _ in idle)])
     if not served or cursor is None:
         return []
@@ -226,8 +227,8 @@ def _without_record(
     run: list[int] = []
     was_paused = False
     pauses = (*settings.pauses, *((settings.pause,) if settings.pause else ()))
-    start = max(minutes.start, served[0][0])
-    grid = settings.grid
+    grid, since = settings.grid, settings.tick_minutes_since
+    start = max(minutes.start, served[0][0], 0 if since is None else minute_of(since) + 1)
     minute = grid.tick_after(start - 1)
     begun, through = 0, minute - 1  # how many have begun by then, and the last minute that these serve
     while minute < end:

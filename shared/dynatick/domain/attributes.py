@@ -179,6 +179,7 @@ TICK_MINUTES: Final = "tickMinutes"  # whole number, like the next two
 SHARD_COUNT: Final = "shardCount"
 SHARDS_EVER: Final = "shardsEver"
 SHARD_COUNT_SINCE: Final = "shardCountSince"  # instant; absent: it has never changed
+TICK_MINUTES_SINCE: Final = "tickMinutesSince"  # the same
 KEY_LIMITS: Final = "keyLimits"  # map: limits as text, by class
 ACTIONS: Final = "actions"  # list of names
 DEFAULT_ACTION: Final = "defaultAction"
@@ -197,8 +198,9 @@ ACTION_PAUSES: Final = "actionPauses"  # list of maps: the last pauses of action
 BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
-    TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, SHARD_COUNT_SINCE, KEY_LIMITS, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS,
-    MAX_TIMEOUT_SECONDS, PRECISION, PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
+    TICK_MINUTES, TICK_MINUTES_SINCE, SHARD_COUNT, SHARDS_EVER, SHARD_COUNT_SINCE, KEY_LIMITS, ACTIONS, DEFAULT_ACTION,
+    RETENTION_DAYS, MAX_TIMEOUT_SECONDS, PRECISION, PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION,
+    PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
 

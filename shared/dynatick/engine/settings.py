@@ -54,6 +54,7 @@ class InstallationSettings:
     grid: Grid
     shards_ever: int
     shard_count_since: datetime | None = None  # None: it has never changed
+    tick_minutes_since: datetime | None = None  # the same; ticks were due at others before
     key_limits: KeyLimits | None = None  # None: not known yet
     actions: tuple[str, ...] = ()  # of the processor; empty: not known yet
     default_action: str | None = None  # of a task that names none; None: not known yet
@@ -90,6 +91,7 @@ class InstallationSettings:
             attr.ACTIONS: list(self.actions),
             attr.SCHEMA_VERSION: self.schema_version,
             attr.SHARD_COUNT_SINCE: optional_text(self.shard_count_since),
+            attr.TICK_MINUTES_SINCE: optional_text(self.tick_minutes_since),
             attr.KEY_LIMITS: None if limits is None else {name: limit.text for name, limit in limits.items()},
             attr.DEFAULT_ACTION: self.default_action,
             attr.RETENTION_DAYS: self.retention_days,
@@ -148,6 +150,7 @@ def publish_settings(
             grid=configured,
             shards_ever=max(configured.shard_count, was.shards_ever),
             shard_count_since=was.shard_count_since if was.grid.shard_count == configured.shard_count else now,
+            tick_minutes_since=was.tick_minutes_since if was.grid.tick_minutes == configured.tick_minutes else now,
             key_limits=defaults.key_limits if defaults else was.key_limits,
             actions=was.actions if actions is None else tuple(actions),
             default_action=defaults.action if defaults else was.default_action,
@@ -369,6 +372,7 @@ def _from_row(row: Row) -> InstallationSettings:
         ),
         shards_ever=check_count(row.get(attr.SHARDS_EVER), attr.SHARDS_EVER),
         shard_count_since=optional_instant(row.get(attr.SHARD_COUNT_SINCE), attr.SHARD_COUNT_SINCE),
+        tick_minutes_since=_known_instant(row.get(attr.TICK_MINUTES_SINCE)),
         key_limits=_key_limits(row.get(attr.KEY_LIMITS)),
         actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
         default_action=None if default_action is None else str(default_action),

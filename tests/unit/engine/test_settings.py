@@ -28,6 +28,7 @@ from tests.unit.engine.support import (
 )
 
 from dynatick import TaskClient
+from dynatick.client.ticks import MissedTicks
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.normalise import Defaults
@@ -295,3 +296,23 @@ def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
     assert ("paused", "2026-12-31#12:04", 4) in shown
     assert ("missed", "2026-12-31#12:10", 6) in shown
     assert client.operations.doctor().missed_ticks == 6
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_ticks_of_a_smaller_interval_are_missing_only_since_it_holds(missing: int) -> None:
+    w = world(rules=Rules(grid=Grid(tick_minutes=5)))
+    client = TaskClient(w.store, clock=w.clock)
+    for n in range(4):
+        w.insert(str(n), at=bucket_at(5 * n + 5))
+        w.next_tick(5)
+    w.reconfigure(tick_minutes=1)
+    w.next_tick(1)
+    w.insert("last", at=bucket_at(22 + missing))
+    w.next_tick(1 + missing)
+    w.clock.forward(seconds=30)
+    assert of(read_settings(w.store)).tick_minutes_since == NOON + timedelta(minutes=21, milliseconds=200)
+    assert client.operations.doctor().missed_ticks == missing
+    missed = [one for one in client.operations.ticks() if isinstance(one, MissedTicks)]
+    assert [(one.since, one.ticks) for one in missed] == ([("2026-12-31#12:22", 2)] if missing else [])
+    w.store.put({**w.row(SETTINGS_ID), "tickMinutesSince": "yesterday"})
+    assert of(read_settings(w.store)).tick_minutes_since is None
