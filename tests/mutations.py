@@ -425,7 +425,7 @@ MUTATIONS = (
     Mutation(OF_SCHEDULES, "missed occurrences are not recorded", "domain:advance",
              "values[attr.MISSED] = [entry.to_row() for entry in kept]", "", RECURRING),
     Mutation(OF_SCHEDULES, "what was made between two that were missed counts as missed", "domain:_continued",
-             "_occurrence_after(schedule, last.last) != first.first", "False", RECURRING,
+             "occurrence_after(schedule, last.last) != first.first", "False", RECURRING,
              unreachable="the history alone reads what was missed"),
     Mutation(OF_SCHEDULES, "a pause drops what is due", "is_pending",
              "schedule.defined != schedule.definition", "schedule.defined is None", RECURRING),

@@ -20,6 +20,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
+from dynatick.domain.occurrences import occurrence_after
 from dynatick.domain.recurrence import MAX_MISSED_ENTRIES
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
@@ -114,18 +115,25 @@ class ExpectedOccurrence:
 
 
 def expected_occurrences(schedule: Schedule, now: datetime, count: int) -> list[Occurrence]:
-    """The next occurrences, beginning with one that is due."""
-    after = now
-    if schedule.state is ScheduleState.ENABLED and schedule.next_occurrence_at is not None:
-        after = schedule.next_occurrence_at - _INSTANT
-    return list(islice(_occurrences(schedule, after), count))
+    """The next occurrences, beginning with those that are due."""
+    return list(islice(_coming(schedule, now), count))
 
 
 def nominals_before(schedule: Schedule, now: datetime, end: datetime, limit: int) -> Iterator[datetime]:
-    """The first ``limit`` of the next occurrences, beginning with one that is due, before ``end``."""
-    after = now if schedule.next_occurrence_at is None else schedule.next_occurrence_at - _INSTANT
-    found = (one.instant for one in islice(_occurrences(schedule, after), limit))
+    """The first ``limit`` of the next occurrences, beginning with those that are due, before ``end``."""
+    found = (one.instant for one in islice(_coming(schedule, now), limit))
     return takewhile(lambda instant: instant < end, found)
+
+
+def _coming(schedule: Schedule, now: datetime) -> Iterator[Occurrence]:
+    """Those that were due when the definition changed are made as they were defined; the others follow from then on."""
+    after, nominal, changed = now, schedule.next_occurrence_at, schedule.defined_at
+    if schedule.state is ScheduleState.ENABLED and nominal is not None:
+        after = nominal - _INSTANT
+        while nominal is not None and changed is not None and nominal <= changed:
+            yield Occurrence(nominal)
+            after, nominal = changed, occurrence_after(schedule, nominal)
+    yield from _occurrences(schedule, after)
 
 
 def occurrences_between(schedule: Schedule, first: datetime, last: datetime, limit: int) -> list[Occurrence]:

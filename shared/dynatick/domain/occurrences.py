@@ -91,7 +91,7 @@ def plan_occurrences(
     for _ in range(max_decided):
         if nominal is None or not deciding.is_due(nominal) or len(deciding.make) >= limit:
             break
-        following = _occurrence_after(schedule, nominal)
+        following = occurrence_after(schedule, nominal)
         deciding.decide(nominal, is_latest=following is None or not deciding.is_due(following))
         nominal = following
     if nominal is not None and nominal < oldest and len(deciding.decided) >= max_decided:
@@ -127,9 +127,9 @@ def oldest_made_up(schedule: Schedule, closed_through: int) -> datetime:
 
 def _number(schedule: Schedule, start: datetime, end: datetime) -> int:
     """The number of nominal instants from ``start`` to before ``end``, or one more than MAX_CATCH_UP."""
-    number, nominal = 0, _occurrence_after(schedule, start - _JUST_BEFORE)
+    number, nominal = 0, occurrence_after(schedule, start - _JUST_BEFORE)
     while nominal is not None and nominal < end and number <= MAX_CATCH_UP:
-        number, nominal = number + 1, _occurrence_after(schedule, nominal)
+        number, nominal = number + 1, occurrence_after(schedule, nominal)
     return number
 
 
@@ -147,7 +147,7 @@ def pause_over(schedule: Schedule, nominal: datetime, pauses: Sequence[Pause], g
     return next((pause for pause in pauses if any(map(pause.covers, ticks))), None)
 
 
-def _occurrence_after(schedule: Schedule, nominal: datetime) -> datetime | None:
+def occurrence_after(schedule: Schedule, nominal: datetime) -> datetime | None:
     """The nominal instant after another one: by the replaced definitions as long as they have due occurrences, then by
     the current one, from its change on."""
     after = nominal
@@ -221,7 +221,7 @@ class _Deciding:
 
         What is passed over continues the latest entry of what is missed, and is not counted.
         """
-        following = _occurrence_after(self.schedule, self.oldest - _JUST_BEFORE)
+        following = occurrence_after(self.schedule, self.oldest - _JUST_BEFORE)
         if following is None or not self.is_due(following) or not self.missed or self._apart:
             return nominal
         self.missed[-1] = replace(self.missed[-1], last=self.oldest - _JUST_BEFORE)
@@ -300,7 +300,7 @@ def _continued(schedule: Schedule, missed: Sequence[Missed]) -> list[Missed]:
     """The entries of earlier ticks, and these. The first of these goes on with the last of those if no occurrence
     between them was made, or is buffered."""
     first, last = missed[0], schedule.missed[-1] if schedule.missed else None
-    if last is None or last.reason is not first.reason or _occurrence_after(schedule, last.last) != first.first:
+    if last is None or last.reason is not first.reason or occurrence_after(schedule, last.last) != first.first:
         return [*schedule.missed, *missed]
     together = replace(first, first=last.first, occurrences=last.occurrences + first.occurrences)
     return [*schedule.missed[:-1], together, *missed[1:]]

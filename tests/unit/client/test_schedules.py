@@ -231,6 +231,25 @@ def test_a_forecast_lists_the_occurrences_of_all_schedules_in_order(world: World
         world.schedules.forecast(until=at(45), limit=2)
 
 
+@pytest.mark.parametrize("change", ["update", "resume"])
+def test_what_is_due_when_a_schedule_changes_is_expected_as_it_was_defined(world: World, change: str) -> None:
+    """No tick comes in between: 13:00 is still to be made, and then what follows from the change on."""
+    world.schedules.insert("s", HOURLY, catch_up="all", overlap="allow")
+    world.clock.to(at(60))
+    if change == "resume":
+        world.schedules.pause("s")
+    world.clock.to(at(80))
+    world.schedules.update("s", expression="cron(0/10 * * * ? *)")
+    if change == "resume":
+        world.schedules.resume("s")
+    expected = [at(60), at(90), at(100)]
+    assert [one.instant for one in world.schedules.preview("s", 3)] == expected
+    assert [one.occurrence_at for one in world.schedules.forecast(until=at(101))] == expected
+    world.clock.to(at(99))
+    world.ticks(1)
+    assert [minute for minute, _ in world.reported()] == ["13:00", "13:30", "13:40"]
+
+
 def test_a_forecast_lists_more_schedules_than_one_read_returns(world: World) -> None:
     ids = [f"s{n:03}" for n in range(450)]
     for one in ids:
