@@ -255,12 +255,12 @@ def _buckets(
             raise InvalidInput(field, str(length), "expected either a duration or a range, not both")
         start = now if last is None else _away(now, last, "last")
         end = "now" if ahead is None else _away(now, ahead, "next")
-        if isinstance(end, datetime) and end <= start:
-            raise InvalidInput("next", str(ahead), "expected a duration above 0")
     if start is None or end is None:
         raise InvalidInput("bucket", None, "expected a bucket, a range with start and end, or a subject")
     present = minute_of(now) if isinstance(end, str) and end.strip() == "now" else None
     through = end if present is None else instant_of(grid.tick_after(present) + 1)
+    if present is not None and instant(start, "start", now) > now:
+        raise InvalidInput("end", str(end), f"expected a time later than start, {start}")
     minutes = minutes_between(start, through, now)
     if len(minutes) > MAX_DAYS * 1440 + (0 if present is None else grid.tick_minutes + 1):
         field, value = ("end", str(end)) if length is None else (field, str(length))
@@ -277,11 +277,12 @@ def _away(now: datetime, length: object, field: str) -> datetime:
 
 
 def _length(length: object, field: str) -> timedelta:
-    if isinstance(length, timedelta):
-        return length
-    if not isinstance(length, str):
+    if not isinstance(length, (timedelta, str)):
         raise InvalidInput(field, length, "expected a duration: a timedelta, or a text such as 90s or 1h30m")
-    return duration_of(length, field)
+    duration = duration_of(length, field) if isinstance(length, str) else length
+    if duration <= timedelta():
+        raise InvalidInput(field, str(length), "expected a duration above 0")
+    return duration
 
 
 def check_error_filter(error: ErrorFilter | None) -> None:
