@@ -165,7 +165,10 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
                 values |= {} if first is None else {attr.NEXT_OCCURRENCE_AT: format_instant(first)}
                 remove = (*remove, attr.NEXT_OCCURRENCE_AT)
         else:
-            values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
+            if _is_paused_alone(schedule):  # it may have had its last occurrence
+                values[attr.DEFINED_AT] = format_instant(now)
+            else:
+                values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
             if paused:
                 remove = (*remove, attr.TASK_DATE_TIME, attr.NEXT_OCCURRENCE_AT)
             if schedule.awaited:
@@ -183,6 +186,12 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
     elif _is_misplaced(schedule, now, grid):
         values[attr.TASK_DATE_TIME] = str(bucket_of_occurrence(schedule, schedule.next_occurrence_at, grid))
     return values, tuple(name for name in remove if name not in values)
+
+
+def _is_paused_alone(schedule: Schedule) -> bool:
+    """Whether a schedule was paused, and nothing else of its definition was changed."""
+    before = schedule.definition or {}
+    return schedule.defined == {**before, attr.SCHEDULE_STATE: str(ScheduleState.DISABLED)}
 
 
 def _remembered(row: Row, schedule: Schedule, now: datetime) -> dict[str, object]:

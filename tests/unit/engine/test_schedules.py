@@ -25,7 +25,7 @@ from tests.unit.engine.support import (
     world,
 )
 
-from dynatick import TaskClient
+from dynatick import InvalidInput, TaskClient
 from dynatick.domain import occurrences, schedule
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -433,6 +433,22 @@ def test_the_last_occurrence_is_awaited_before_its_schedule_ends() -> None:
     w.ticks(3)
     assert reported(w) == FIRST_FAILED
     assert (w.outcome("s"), w.row("s")["scheduleState"]) == ("completed", "COMPLETED")
+    w.until_drained()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_schedule_whose_last_occurrence_is_awaited_can_be_paused(by_hand: bool) -> None:
+    w = whose_first_run_raised(scheduleExpression="at(2026-12-31T12:01:00)")
+    if by_hand:
+        w.put(**{**w.row("s"), "scheduleState": "DISABLED"})
+    else:
+        TaskClient(w.store, clock=w.clock).schedules.pause("s", "the books")
+    assert (w.row("s")["scheduleState"], w.row("s")["taskDateTime"]) == ("DISABLED", "2026-12-31#12:04")
+    w.ticks(4)
+    assert reported(w) == FIRST_FAILED
+    assert (w.outcome("s"), "taskDateTime" in w.row("s")) == (None, False)
+    with pytest.raises(InvalidInput, match="it never runs after"):
+        TaskClient(w.store, clock=w.clock).schedules.update("s", expression="at(2026-12-31T12:02:00)")
     w.until_drained()
 
 
