@@ -86,7 +86,8 @@ def wall_time(instant: datetime, zone: str) -> str:
     """What the clock of a zone shows, with weekday and offset, and seconds only where there are any."""
     local = instant.astimezone(zone_of(zone))
     clock = f"{local:%H:%M:%S}".removesuffix(":00")
-    return f"{local:%a %Y-%m-%d} {clock} {local.isoformat()[-6:]}"
+    offset = local.isoformat(timespec="minutes")[len("2026-12-31T12:00") :]  # it has seconds in Monrovia until 1972
+    return f"{local:%a %Y-%m-%d} {clock} {offset}"
 
 
 def _of_cron(cron: Cron) -> str:

@@ -18,12 +18,13 @@ from dynatick.client.schedule_occurrences import RUN_NOW, ScheduleOccurrence, la
 from dynatick.client.settings_cache import BEFORE_FIRST_TICK
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import overdue
 from dynatick.domain.limit_keys import PARAMETER as KEY_LIMITS
 from dynatick.domain.limit_keys import class_of
+from dynatick.domain.recurrence import bucket_of_occurrence
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RELEASED, RowView, is_terminal
 from dynatick.domain.schedule import MissedFor, Schedule, is_or_was_schedule
@@ -423,7 +424,8 @@ def explain_missing(store: Store, task_id: str, settings: InstallationSettings |
         schedule_id, revision, instant = parsed
         row = store.get(schedule_id)
         if row is not None and is_or_was_schedule(row):
-            why = _why_not_there(store, row, revision, instant, now, is_extra=task_id.endswith(RUN_NOW))
+            grid = Grid() if settings is None else settings.grid
+            why = _why_not_there(store, row, revision, instant, now, grid, is_extra=task_id.endswith(RUN_NOW))
     if why is not None:
         sentence = f"there is no such task: {why}"
         return Explanation(task_id=task_id, status=None, schedule_id=schedule_id, sentence=sentence)
@@ -445,7 +447,9 @@ def parse_occurrence_id(task_id: str) -> tuple[str, int, datetime] | None:
         return None
 
 
-def _why_not_there(store: Store, row: Row, revision: int, instant: datetime, now: datetime, *, is_extra: bool) -> str:
+def _why_not_there(
+    store: Store, row: Row, revision: int, instant: datetime, now: datetime, grid: Grid, *, is_extra: bool
+) -> str:
     present = number_or(row.get(attr.REVISION), 0)
     if revision != present:
         return f"the occurrences of its schedule are of revision {present} now, since it was inserted anew"
@@ -454,10 +458,14 @@ def _why_not_there(store: Store, row: Row, revision: int, instant: datetime, now
     at = format_instant(instant)
     if instant > now:
         try:
-            coming = not is_terminal(row) and occurrences_between(Schedule.from_row(row), instant, instant, 1)
+            schedule = None if is_terminal(row) else Schedule.from_row(row)
         except InvalidInput:  # malformed since
-            coming = False
-        return f"it is made at its tick, at {at}" if coming else f"its schedule has no occurrence at {at}"
+            schedule = None
+        if schedule is None or not occurrences_between(schedule, instant, instant, 1):
+            return f"its schedule has no occurrence at {at}"
+        if schedule.is_paused_at(instant):
+            return f"its schedule is paused; unless it is resumed before, there is no occurrence at {at}"
+        return f"it is made at its tick, at {format_instant(bucket_of_occurrence(schedule, instant, grid).instant)}"
     found = [one for one in latest_occurrences(store, row, instant, instant, 1, now) if not one.run_now]
     return _said(found[0], at) if found else f"its schedule had no occurrence at {at}"
 

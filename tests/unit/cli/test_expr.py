@@ -94,3 +94,9 @@ def test_there_are_words_for_everything() -> None:
         words = in_words(expression, "UTC")
         assert words.endswith(" (UTC)") and len(words) > 10, expression
         assert not any(odd in words for odd in ("None", "9999", ", ,", "  ", ",,")), (expression, words)
+
+
+def test_an_offset_may_have_seconds(shell: Shell) -> None:
+    options = ("--tz", "Africa/Monrovia", "--from", "1970-01-01T00:00:00Z", "--count", "1")
+    line = shell("expr", "next", "rate(1 hour)", *options).lines[1]
+    assert line == "1970-01-01T01:00:00Z  Thu 1970-01-01 00:15:30 -00:44:30"

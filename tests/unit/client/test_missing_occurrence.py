@@ -57,6 +57,27 @@ def test_an_occurrence_to_come_is_told_from_one_that_never_will(installation: Vi
     assert "no run-now made it" in installation.client.operations.explain(run_now).sentence
 
 
+@pytest.mark.parametrize(
+    ("expression", "window", "minutes", "tick"),
+    [("cron(7 * * * ? *)", None, 127, "14:10"), ("cron(0 * * * ? *)", 60, 120, "14:40"), ("", None, 120, None)],
+)
+def test_one_to_come_is_made_at_the_tick_of_its_start_unless_its_schedule_is_paused(
+    expression: str, window: int | None, minutes: int, tick: str | None
+) -> None:
+    found = VirtualInstallation(None, start=NOON, tick_minutes=5)
+    found.advance(minutes=5)
+    schedules = found.client.schedules
+    schedules.insert(
+        "often", expression or "rate(1 hour)", action="log", payload={"message": "x"}, start_date=NOON,
+        flexible_time_window=window,
+    )  # fmt: skip
+    if tick is None:
+        schedules.pause("often")
+        assert said(found, minutes).startswith("its schedule is paused; unless it is resumed before, there is no occ")
+    else:
+        assert said(found, minutes) == f"it is made at its tick, at 2026-12-31T{tick}:00Z"
+
+
 def test_an_outage_is_named_as_one(installation: VirtualInstallation) -> None:
     row = dict(installation.client.schedules.get("often").row)
     missed = {"from": "2026-12-31T12:45:00Z", "until": "2026-12-31T12:50:00Z", "occurrences": 2, "reason": "outage"}
