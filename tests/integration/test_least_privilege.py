@@ -30,6 +30,9 @@ from dynatick.domain.completion import completion_token
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
 from dynatick.engine.counts import bucket_record_id
+from dynatick.engine.cursor import idle_record_id
+from dynatick.engine.limits import limits_id
+from dynatick.engine.rates import rate_record_id
 from dynatick.engine.settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.codec import encode
@@ -464,7 +467,7 @@ def test_each_role_allows_what_its_function_does_and_nothing_else(
 ACCESS = (template.ROOT / "docs" / "how-to" / "access.md").read_text(encoding="utf-8")
 POLICIES: dict[str, list[dict[str, Any]]] = {
     section: json.loads(policy)["Statement"]
-    for section, policy in re.findall(r"^## (\w+)$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
+    for section, policy in re.findall(r"^## ([\w ]+)$.*?^```json$(.*?)^```$", ACCESS, re.MULTILINE | re.DOTALL)
 }
 ACCOUNT_OF_DOCS = "eu-west-1:123456789012"
 DOCUMENTED = {
@@ -479,13 +482,14 @@ DOCUMENTED = {
     "*": "account",
 }
 CHANGES = "_dynatick#change#"
+PACKS = "_dynatick#pack#"
 OWN_ROW = re.compile(r"_dynatick#[^\"\\]+")
 WRITES = {f"dynamodb:{name}" for name in ("DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PutItem", "UpdateItem")}
 
 
 def kind_of(own_row: str) -> str:
-    """The id of an own row, of a change only its beginning."""
-    return CHANGES if own_row.startswith(CHANGES) else own_row
+    """The id of an own row, of a change and of a pack only its beginning."""
+    return next((kind for kind in (CHANGES, PACKS) if own_row.startswith(kind)), own_row)
 
 
 def documented(section: str) -> set[Right]:
@@ -526,6 +530,14 @@ def inserts_everything(client: TaskClient, due: datetime, folder: Path) -> None:
         schedule add nightly 'cron(0 * * * ? *)' --action log
         schedule add hourly 'rate(1 hour)' --action log
         schedule import --from crontab --action log {folder}/crontab""")
+
+
+def inserts_batches(client: TaskClient, due: datetime, folder: Path) -> None:
+    due -= timedelta(hours=3)
+    for _ in range(2):  # the second call goes on where the first one was
+        client.batches.insert([{"n": 1}, {"n": 2}], batch_id="of-documented", action="log", due_at=due)
+    for n, if_exists in enumerate(("refuse", "replace", "postpone")):
+        client.insert("again", due_at=due + timedelta(minutes=n), action="log", if_exists=if_exists)
 
 
 def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
@@ -599,16 +611,23 @@ def test_each_documented_policy_allows_what_its_use_needs_and_nothing_else(
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     calls = Calls(monkeypatch)
     due = (datetime.now(UTC) + timedelta(days=1)).replace(minute=7, second=0, microsecond=0)
-    for section, does in {"Insert": inserts_everything, "Read": reads_everything, "Operate": operates}.items():
+    uses = {
+        "Insert": inserts_everything,
+        "Read": reads_everything,
+        "Insert batches": inserts_batches,
+        "Operate": operates,
+    }
+    for section, does in uses.items():
         if section == "Operate":
             deployed.table.put_item(Item={"taskId": "never-shown", "createdAt": "2026-01-01T00:00:00Z"})
             deployed.queue.send_message(MessageBody="to be purged")
         with calls.of(section):
             does(TaskClient.connect(TABLE), due, tmp_path)
     written = {section: set(map(kind_of, ids)) for section, ids in calls.own_rows_written.items() if ids}
-    assert written == {"Operate": {SETTINGS_ID, CHANGES}}, "the policies deny all others"
+    assert written == {"Insert batches": {PACKS}, "Operate": {SETTINGS_ID, CHANGES}}, "the policies deny all others"
     rights = dict(calls.rights)
-    assert set(POLICIES) == set(rights) == {"Insert", "Read", "Operate"}
+    assert set(POLICIES) == set(rights) == set(uses)
+    rights["Insert batches"] |= rights["Insert"]
     rights["Operate"] = set.union(*rights.values())
     for section, needed_rights in rights.items():
         assert needed_rights == documented(section), section
@@ -628,5 +647,10 @@ def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
             assert allows(section, action, "TasksTable", record) == (section == "Operate"), "for what is redriven"
             change = f"{CHANGES}0123456789"
             assert allows(section, action, "TasksTable", change) == (section == "Operate"), "for changes of many tasks"
+            for own in (idle_record_id(0), limits_id(0), rate_record_id("log")):
+                assert section == "Operate" or not allows(section, action, "TasksTable", own)
+            pack = f"{PACKS}a-batch/000000000-000000001"
+            is_for_batches = section in ("Insert batches", "Operate")
+            assert allows(section, action, "TasksTable", pack) == (is_for_batches and action in writes), "payloads"
             assert allows(section, action, "TasksTable") == (action in writes)
         assert allows(section, "dynamodb:GetItem", "TasksTable", SETTINGS_ID), "every client reads the settings"
