@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,29 +52,40 @@ def examine(
     return handlers.check(project, own, libraries(say), required, environment, parameters)
 
 
-def declared(project: Project, found: Checked) -> Rows:
-    """What a project declares, checked as an insert checks it. Raises RefusedError with field, value and what would be
-    right."""
+def declared(project: Project, found: Checked, parameters: Mapping[str, str] | None = None) -> Rows:
+    """What a project declares, checked as an insert checks it. ``parameters``: all that the stack will have; None: only
+    the project's are known. Raises RefusedError with field, value and what would be right."""
     from dynatick.actions.payload import BUILT_IN
     from dynatick.client import TaskClient
     from dynatick.domain.limit_keys import PARAMETER, parse_limits
     from dynatick.domain.normalise import Defaults
+    from dynatick.engine.invocation import max_timeout_seconds
     from dynatick.engine.settings import publish_settings
     from dynatick.store.memory import MemoryStore
 
     rows = [*found.schedules, *({attr.TASK_ID: name, **values} for name, values in project.schedules.items())]
     store = MemoryStore()  # with the settings that the installation will have
     schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
-    actions = sorted({*found.actions, *BUILT_IN})
-    limits = project.parameters.get(PARAMETER)  # None: those that are deployed stay
+    values = project.parameters if parameters is None else parameters
+    actions = sorted({*found.actions, *BUILT_IN}) if parameters is None else found.known
+    limits, whole = values.get(PARAMETER), values.get("ProcessorTimeoutSeconds")
     try:
         known = None if limits is None else parse_limits(limits.split(",") if limits else [])
     except ConfigurationError as error:
         raise RefusedError(str(error)) from None
-    defaults = Defaults(key_limits=known)
-    publish_settings(store, Grid(), now=EPOCH, actions=actions, payload_schemas=schemas, defaults=defaults)
+    publish_settings(
+        store,
+        Grid(),
+        now=EPOCH,
+        actions=actions,
+        payload_schemas=schemas,
+        defaults=Defaults(key_limits=known),
+        max_timeout_seconds=None if whole is None else max_timeout_seconds(timedelta(seconds=int(whole))),
+    )
+    default = {attr.ACTION: values["DefaultAction"]} if "DefaultAction" in values else {}
     try:  # of long ago, when even what has passed by now was still to come
-        TaskClient(store, clock=lambda: EPOCH).schedules.sync(rows, owner=project.name, dry_run=True)
+        client = TaskClient(store, clock=lambda: EPOCH)
+        client.schedules.sync([{**default, **row} for row in rows], owner=project.name, dry_run=True)
     except InvalidInput as error:
         raise RefusedError("; ".join(map(str, (error, *error.others)))) from None
     return rows

@@ -208,7 +208,7 @@ class _Deployment:
         parameters = self.release.parameters(project, self.bucket.account).values
         # What the processor refuses when it starts would stop every tick there.
         found = declared_schedules.examine(project, say, files, parameters)
-        self._schedules = declared_schedules.declared(project, found)
+        self._schedules = declared_schedules.declared(project, found, parameters)
         packages = build_packages(project, files, Platform.of(parameters["Architecture"]), say=say)
         schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
         return replace(packages, payload_schemas=schemas)

@@ -119,6 +119,9 @@ class SettingsCache:
 
     def check_timeout(self, seconds: object) -> None:
         """Raises InvalidInput for a ``timeoutSeconds`` that no invocation of the processor can serve."""
+        if not self._check_actions:
+            check_timeout(seconds)
+            return
         try:
             check_timeout(seconds, (self.current() or BEFORE_FIRST_TICK).max_timeout_seconds)
         except InvalidInput:

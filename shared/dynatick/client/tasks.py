@@ -108,8 +108,8 @@ class TaskClient(BulkTasks):
     raise InvalidInput for invalid arguments, before anything is written, and StoreError if the table does not answer.
     A time is a bucket (``"2026-12-31#12:00"``), RFC 3339 text with its offset, epoch seconds, or an aware datetime.
 
-    ``check_actions``: refuse actions that the processor does not know, payloads that its handlers would refuse, and
-    limit keys of classes that ``KeyLimits`` does not have.
+    ``check_actions``: refuse actions that the processor does not know, payloads that its handlers would refuse,
+    timeouts that it can't serve, and limit keys of classes that ``KeyLimits`` does not have.
     ``settings_ttl_seconds``: how long the current settings, which the processor keeps in the table (tick interval,
     actions, their payloads' types), are used before they are read again. ``dead_letter_queue``: for ``dead_letters``.
     ``caller``: who changes tasks, and ``interface``: where it was asked for, in the records of changes of many tasks

@@ -23,13 +23,13 @@ from dynatick.task_function import declared_schedules
 
 
 def examine(module: str, folder: Path, scheduler: Path) -> dict[str, object]:
-    """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one; ``schedules``:
-    those that they declare. Else ``problem``, and ``place`` if a file of the folder is to blame. ``scheduler``: the
-    folder of the function that has the assignment policies."""
+    """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one; ``known``: of
+    all actions that the settings allow; ``schedules``: those that handlers declare. Else ``problem``, and ``place`` if
+    a file of the folder is to blame. ``scheduler``: the folder of the function that has the assignment policies."""
     try:
         settings = Settings.from_env({"DYNATICK_TABLE": "not deployed", **os.environ})
         whole = settings.processor_timeout
-        build_actions(
+        registry = build_actions(
             handlers_module=module,
             clock=lambda: datetime.now(UTC),
             settings=settings.action_settings,
@@ -48,7 +48,7 @@ def examine(module: str, folder: Path, scheduler: Path) -> dict[str, object]:
         _check_policy(settings.assignment_policy, scheduler)
     except ConfigurationError as error:
         return {"problem": str(error), "place": None}
-    return {"actions": actions, "schedules": schedules}
+    return {"actions": actions, "known": registry.names(), "schedules": schedules}
 
 
 def _check_policy(policy: str | None, scheduler: Path) -> None:

@@ -37,6 +37,7 @@ class Checked:
 
     actions: Mapping[str, str | None]  # by name, with the JSON Schema of its payload, if it has one
     schedules: Sequence[Mapping[str, object]]  # that its functions declare: rows under the table's names
+    known: Sequence[str] = ()  # all actions that the template's parameters allow, as far as these are given
 
 
 class HandlersError(StackError):
@@ -119,7 +120,7 @@ def check(
     actions: dict[str, str | None] = found["actions"]
     if not actions:
         raise HandlersError(f"{project.module} has no function that is declared by @task")
-    return Checked(actions=actions, schedules=found["schedules"])
+    return Checked(actions=actions, schedules=found["schedules"], known=found["known"])
 
 
 def store_secrets(stack: LocalStack, project: Project, values: Mapping[str, str]) -> dict[str, str]:

@@ -12,8 +12,10 @@ from tests.unit.stack.test_dev import LIBRARIES
 from tests.unit.stack.test_waiting_payloads import Stack
 
 from dynatick import TaskClient
+from dynatick.domain.buckets import Grid
+from dynatick.engine.settings import publish_settings
 from dynatick.errors import StoreError
-from dynatick_stack import declared_schedules, project
+from dynatick_stack import declared_schedules, project, template
 from dynatick_stack.dev import handlers
 from dynatick_stack.dev.handlers import Checked, HandlersError
 from dynatick_stack.dev.session import Session
@@ -187,3 +189,36 @@ limitKey = "tenant:1"
         else:
             with pytest.raises(RefusedError, match=expected):
                 declared_schedules.declared(project, KNOWN)
+
+
+def test_what_is_declared_is_checked_with_all_parameters_that_the_stack_will_have(tmp_path: Path) -> None:
+    schedule = '[schedules.x]\nscheduleExpression = "rate(1 day)"\n'
+    toml = '[stack]\nname = "mine"\n' + schedule
+    queue = "arn:aws:sqs:eu-central-1:123456789012:q"
+    to_queue = f'action = "sqs"\npayload = {{ queueArn = "{queue}", message = "x" }}'
+    for declares, parameter, expected in (
+        ('action = "raw"\ntimeoutSeconds = 600', {}, r"schedules\.x\.timeoutSeconds: 600 .* at most 112"),
+        ('action = "raw"\ntimeoutSeconds = 600', {"ProcessorTimeoutSeconds": "900"}, None),
+        ('action = "log"', {"AllowedActions": "digest,raw"}, r"action: 'log' .* expected one of digest, raw"),
+        (to_queue, {}, "action: 'sqs' .* expected one of digest, log, raw, webhook$"),
+        (to_queue, {"AllowedTargetArns": queue}, None),
+        ("", {"DefaultAction": "nothing"}, "action: 'nothing' .* expected one of"),
+        ("", {"DefaultAction": "raw"}, None),
+        ('action = "raw"\nlimitKey = "tenant:1"', {}, "limitKey: 'tenant:1' is not accepted"),
+        ('action = "raw"\nlimitKey = "tenant:1"', {"KeyLimits": "tenant=1"}, None),
+    ):
+        found, parameters = read(tmp_path, toml + declares), {**template.defaults(), **parameter}
+        checked = handlers.check(found, project_files(found), LIBRARIES, None, {}, parameters)
+        if expected is None:
+            assert [row["taskId"] for row in declared_schedules.declared(found, checked, parameters)][-1] == "x"
+        else:
+            with pytest.raises(RefusedError, match=expected):
+                declared_schedules.declared(found, checked, parameters)
+
+
+def test_a_deployment_is_not_held_to_the_longest_timeout_of_the_one_before() -> None:
+    world = InProcess()
+    publish_settings(world.store, Grid(), now=world.clock(), max_timeout_seconds=112)
+    rows = [{"taskId": "x", "scheduleExpression": "rate(1 day)", "timeoutSeconds": 600}]
+    client = TaskClient(world.store, clock=world.clock)
+    assert [one.result for one in declared_schedules.sync(client, rows, owner="mine")] == ["create"]
