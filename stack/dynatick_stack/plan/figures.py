@@ -59,9 +59,9 @@ SCHEDULER_READS = 1  # measured: of an invocation of the scheduler, whatever it 
 SCHEDULER_LOG_BYTES = 1_100  # of an invocation: measured 713 of its own; START, END and REPORT, and 26 an event, by AWS
 SCHEDULER_SECONDS, SCHEDULER_GB = 0.01, 0.5  # assumed: of an invocation, beside the CPU of its records
 
-IDLE_WRITES, IDLE_READS, IDLE_SECONDS = 2, 3.7, 0.005  # measured, the time assumed: of shard 0's tick, if it is idle
+IDLE_WRITES, IDLE_READS, IDLE_SECONDS = 2, 3.7, 0.05  # measured; assumed are 5 ms for each call of shard 0's idle tick
 FURTHER_WRITES, FURTHER_WRITES_TO_THE_SECOND = 0.25, 1.0  # measured: of another idle shard, which is closed seldom
-FURTHER_READS, FURTHER_SECONDS = 2.4, 0.0024  # the same: its polls, many at a time, and its part of their invocation
+FURTHER_READS, FURTHER_SECONDS = 2.4, 0.003  # the same: its polls, many at a time, and its part of their invocation
 IDLE_GB = 1.0
 MONTH_SECONDS = 365 * 86_400 / 12
 TICKS_A_MONTH = MONTH_SECONDS / 60
