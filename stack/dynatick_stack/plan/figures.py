@@ -21,6 +21,9 @@ STORAGE_GB_MONTH = 0.25
 GB_SECOND = 0.0000133334  # Lambda, arm64
 LAMBDA_REQUEST = 0.20e-6
 LOG_GB = 0.50  # CloudWatch Logs, taken in
+SQS_REQUEST = 0.40e-6
+QUEUE_POLLERS, QUEUE_POLL_SECONDS = 5, 20  # Lambda's, of an empty queue: long polls; their length is assumed
+SENT_TOGETHER = 10  # messages of a request
 STREAM_BATCH = 100  # records that Lambda gives an invocation of the scheduler, by the template
 STREAM_POLL_SECONDS = 0.25  # Lambda polls each shard of a stream so often
 WARM_WRITE_UNIT = 0.00065  # once, for each write unit a second above what the table or index is warm for
@@ -76,6 +79,7 @@ START_SECONDS = 0.05  # from an asynchronous invocation to its beginning
 POLL_SECONDS = 0.1  # settings, cursor and first page, before the first claim
 GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, and how many at a time
 WAKE_UPS_A_SECOND = 25  # simulated: passes that wake-ups begin, with the usual WakeUpConcurrency and cold starts
+WAKE_UP_WAIT, WAKE_UP_WAIT_ON_THE_SECOND = 0.6, 0.1  # of an invocation, before its first task: SQS delays whole seconds
 FIND_SECONDS = 0.03  # of one poll, and the start of that shard's pass
 
 CONFIDENCE = 0.9

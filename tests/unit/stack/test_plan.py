@@ -20,6 +20,7 @@ from dynatick.engine import cursor, invocation, polling, sharing
 from dynatick.engine import shards as shards_of_ticks
 from dynatick.engine.rules import Rules
 from dynatick_stack import template
+from dynatick_stack.bench.wake_up_price import spread, woken
 from dynatick_stack.plan import capacity, figures, prices
 from dynatick_stack.plan.capacity import Fleet, PlanOptions, Quotas, fullest_partition, timing
 from dynatick_stack.plan.loads import Plan, plan_burst, plan_schedules, plan_steady
@@ -108,12 +109,34 @@ def test_a_plan_follows_the_wishes() -> None:
     assert second.executions.total == tick.executions.total + figures.WAKE_UP_CONCURRENCY
 
 
+@pytest.mark.parametrize("rate", [1, 10, 100, 1_000])
+def test_a_plan_to_the_second_has_the_price_of_wake_ups(rate: int) -> None:
+    tick, second = (plan_steady(rate * 86_400, 1.0, PlanOptions(to_the_second=one)) for one in (False, True))
+    load, fleet = second.load, second.fleet
+    found = woken(spread(rate, max(1, 20 // rate)), shards=fleet.shards, threads=fleet.threads)
+    a_million = prices.wake_ups_price(load, fleet) / load.tasks * 1e6
+    assert a_million == pytest.approx(found.a_million(fleet.memory_mb), rel=0.2)
+    if fleet == tick.fleet:
+        more = second.prices.load - tick.prices.load
+        assert more / (rate * 86_400 * 365 / 12) * 1e6 == pytest.approx(a_million, rel=0.01)
+
+
+def test_what_is_due_on_the_minute_shares_its_wake_ups() -> None:
+    to_the_second = PlanOptions(to_the_second=True)
+    for found, messages in ((plan_schedules(1, 60, to_the_second), 1), (plan_burst(100_000, 60, to_the_second), 1_000)):
+        price = prices.wake_ups_price(found.load, found.fleet)
+        waited = 0.1 * found.fleet.memory_mb / 1024 * figures.GB_SECOND
+        assert price / messages == pytest.approx(1.04e-6 + waited, rel=0.2), "a message of docs/cost.md, with its wait"
+
+
 def test_idle_shards_cost_less_than_the_first() -> None:
     page = (template.ROOT / "docs" / "cost.md").read_text(encoding="utf-8")
     for shards in (1, 64, 256):
         (line,) = re.findall(rf"^\| (?:1 \| )?{shards} \|.* \$.*$", page, re.MULTILINE)
         of_page = [float(cell) for cell in re.findall(r"\$([0-9.]+)", line)][3]  # after writes, reads, Lambda
         assert prices.idle_month(shards) == pytest.approx(of_page, rel=0.01, abs=0.005)
+    assert prices.idle_month(1, to_the_second=True) == pytest.approx(0.37, abs=0.01)
+    assert "nothing is due: $0.37 with `TickMinutes: 1` and one shard, instead of $0.11" in page
     assert prices.idle_month(64) < 64 * prices.idle_month(1) / 3
     assert prices.idle_month(256) < prices.idle_month(256, to_the_second=True) < 256 * prices.idle_month(1)
 
