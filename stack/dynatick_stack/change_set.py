@@ -15,11 +15,12 @@ from dynatick_stack.errors import BusyError, DeployError, RefusedError
 from dynatick_stack.venv import Say
 
 if TYPE_CHECKING:
-    from mypy_boto3_cloudformation.type_defs import ParameterTypeDef, ResourceChangeTypeDef, StackTypeDef
+    from mypy_boto3_cloudformation.type_defs import ParameterTypeDef, ResourceChangeTypeDef, StackTypeDef, TagTypeDef
 
 _NEVER_DEPLOYED = "REVIEW_IN_PROGRESS"  # a change set of it was made, and never carried out
 _FAILED = "_FAILED"
 _AGAIN = "remove it with dynatick destroy, then deploy again"
+_VERSION = "dynatick:version"  # a tag
 _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 
@@ -100,9 +101,17 @@ def make(stack: Stack, template_url: str | None, given: Mapping[str, str], kept:
         **body,
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         Parameters=parameters,
-        Tags=[{"Key": "dynatick:version", "Value": __version__}],
+        Tags=[*_tags_of(stack), {"Key": _VERSION, "Value": __version__}],
     )
     return made["Id"]
+
+
+def _tags_of(stack: Stack) -> list[TagTypeDef]:
+    """The tags that the stack has of others: a change set without them would take them away, from its resources too.
+    Those of AWS's own can't be given."""
+    found = stack.describe()
+    tags = [] if found is None else found.get("Tags", [])
+    return [one for one in tags if one["Key"] != _VERSION and not one["Key"].startswith("aws:")]
 
 
 def changes(stack: Stack, arn: str) -> list[Change] | None:

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from dynatick import __version__
 from dynatick_stack import change_set, declared_schedules, packaging, release_commands, template
 from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.cloudformation import Stack
@@ -45,6 +46,8 @@ class CloudFormation:
         self.tokens: list[str] = []
         self.events: list[dict[str, str]] = []
         self.change: dict[str, Any] = CHANGE
+        self.tags: list[dict[str, str]] = []
+        self.discarded: list[str] = []
 
     def describe_stacks(self, StackName: str) -> Mapping[str, Any]:
         if self.status is None:
@@ -52,11 +55,14 @@ class CloudFormation:
                 {"Error": {"Code": "ValidationError", "Message": "mine does not exist"}}, "DescribeStacks"
             )
         pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in self.parameters.items()]
-        return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:mine", "Parameters": pairs}]}
+        return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:mine", "Parameters": pairs, "Tags": self.tags}]}
 
     def create_change_set(self, **request: Any) -> Mapping[str, str]:
         self.made.append(request)
         return {"Id": str(len(self.made) - 1)}
+
+    def delete_change_set(self, ChangeSetName: str) -> None:
+        self.discarded.append(ChangeSetName)
 
     def describe_change_set(self, ChangeSetName: str) -> Mapping[str, Any]:
         return {"Status": "CREATE_COMPLETE", "Changes": [self.change]}
@@ -280,6 +286,17 @@ def test_packages_are_built_for_the_architecture_that_the_stack_will_have(
     assert [one.architecture for one in platforms] == [built]
     lambdas: Any = mine.release._lambda
     assert [one["CompatibleArchitectures"] for one in lambdas.published] == [[built]]
+
+
+def test_a_deployment_leaves_the_tags_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packaging, "build_packages", lambda *_, **__: PACKAGES)
+    monkeypatch.setattr(declared_schedules, "examine", lambda *_: HANDLERS)
+    stack = CloudFormation("UPDATE_COMPLETE")
+    version, team = {"Key": "dynatick:version", "Value": __version__}, {"Key": "team", "Value": "billing"}
+    stack.tags = [{"Key": "dynatick:version", "Value": "0.1"}, team, {"Key": "aws:of-aws", "Value": "x"}]
+    command(tmp_path, monkeypatch, stack).prepare(yes=True)
+    command(tmp_path, monkeypatch, new := CloudFormation()).prepare(yes=True)
+    assert [made["Tags"] for made in (*stack.made, *new.made)] == [[team, version], [version]]
 
 
 def test_handlers_are_checked_with_the_parameters_that_the_stack_will_have(
