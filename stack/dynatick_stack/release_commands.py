@@ -56,17 +56,20 @@ def deploy(
             deployment.compare(with_settings=True)
             return
         release, found = deployment.release, deployment.prepare(yes)
-        schedules = deployment.show(found)
-        if found.arn is None and not schedules:
-            typer.echo(f"{release.stack.name} is up to date")
-            return
-        failing = deployment.check_waiting(found) if found.arn is not None else 0
-        although = f", although {failing} waiting task{'s' * (failing > 1)} will fail" if failing else ""
-        question = f"{'Deploy' if found.arn else 'Change the schedules of'} {release.stack.name}{although}?"
-        if any(one.result == "conflict" for one in schedules) or not _confirmed(question, yes):
+        try:
+            schedules = deployment.show(found)
+            if found.arn is None and not schedules:
+                typer.echo(f"{release.stack.name} is up to date")
+                return
+            failing = deployment.check_waiting(found) if found.arn is not None else 0
+            although = f", although {failing} waiting task{'s' * (failing > 1)} will fail" if failing else ""
+            question = f"{'Deploy' if found.arn else 'Change the schedules of'} {release.stack.name}{although}?"
+            if any(one.result == "conflict" for one in schedules) or not _confirmed(question, yes):
+                raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+        except BaseException:  # also an interruption, and the end of the input at the question
             if found.arn is not None:
                 change_set.discard(release.stack, found.arn)
-            raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+            raise
         if found.arn is not None:
             release.carry_out(found, say=say)
         if schedules:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,9 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from dynatick import __version__
-from dynatick_stack import change_set, declared_schedules, packaging, release_commands, template
+from dynatick.cli.exit_code import CommandFailed
+from dynatick.errors import StoreError
+from dynatick_stack import change_set, declared_schedules, packaging, release_commands, template, waiting_payloads
 from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.cloudformation import Stack
 from dynatick_stack.dev.handlers import Checked
@@ -297,6 +299,29 @@ def test_a_deployment_leaves_the_tags_of_others(tmp_path: Path, monkeypatch: pyt
     command(tmp_path, monkeypatch, stack).prepare(yes=True)
     command(tmp_path, monkeypatch, new := CloudFormation()).prepare(yes=True)
     assert [made["Tags"] for made in (*stack.made, *new.made)] == [[team, version], [version]]
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_change_set_that_is_not_carried_out_is_discarded(
+    refuses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table refuses what is declared, or there is nobody to ask."""
+
+    def planned(*_: object, **__: object) -> Sequence[Any]:
+        if refuses:
+            raise StoreError("not allowed")
+        return []
+
+    monkeypatch.setattr(packaging, "build_packages", lambda *_, **__: PACKAGES)
+    monkeypatch.setattr(declared_schedules, "examine", lambda *_: HANDLERS)
+    monkeypatch.setattr(declared_schedules, "plan", planned)
+    monkeypatch.setattr(waiting_payloads, "check", lambda *_, **__: 0)
+    stack = CloudFormation("UPDATE_COMPLETE")
+    mine = command(tmp_path, monkeypatch, stack)
+    monkeypatch.setattr(release_commands, "_Deployment", lambda *_: mine)
+    with pytest.raises((CommandFailed, StoreError), match="not allowed" if refuses else "nobody to ask"):
+        release_commands.deploy()
+    assert (len(stack.made), stack.discarded, stack.tokens) == (1, ["0"], [])
 
 
 def test_handlers_are_checked_with_the_parameters_that_the_stack_will_have(
