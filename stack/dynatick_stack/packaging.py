@@ -211,7 +211,7 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
             if (libraries / path.relative_to(to)).is_file():
                 path.unlink()
 
-    return cached_folder(cache, "lambda-handlers", digest(wanted, own, pins, *platform.content), install)
+    return cached_folder(cache, "lambda-handlers", digest(*found.content, pins, *platform.content), install)
 
 
 def _pip(to: Path, platform: Platform, say: Say, *what: str | Path) -> None:

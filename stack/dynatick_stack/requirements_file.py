@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from dynatick_stack.errors import BuildError
 
 _NAMES_A_PATH = re.compile(
     r"\s*(?P<option>-r|-c|-f|--requirement\b|--constraint\b|--find-links\b)\s*=?\s*(?P<path>\S.*?)(?:\s+#.*)?\s*"
+)
+_ARCHIVES = (".whl", ".zip", ".tar.gz")
+_NAMES_AN_ARCHIVE = re.compile(
+    r"\s*(?:[\w.-]+\s*(?:\[[^]]*\])?\s*@\s*)?(?:file:(?://(?:localhost)?(?=/))?)?(?P<path>.*?(?:\.whl|\.zip|\.tar\.gz))(?![\w.])"
 )
 _OURSELVES = re.compile(r"\s*dynatick(?![-.\w])", re.IGNORECASE)
 
@@ -22,6 +27,23 @@ class Requirements:
 
     wanted: list[str] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
+
+    @property
+    def content(self) -> list[bytes | str]:
+        """What decides what is installed: the lines, and the archives here that they name or find, which may be built
+        anew under the same name."""
+        lines = [*self.wanted, "", *self.constraints]
+        return [*lines, *(part for path in self._archives() for part in (str(path), path.read_bytes()))]
+
+    def _archives(self) -> Iterator[Path]:
+        for line in (*self.wanted, *self.constraints):
+            found = _NAMES_A_PATH.fullmatch(line)
+            if found is not None and (folder := Path(found["path"].strip("\"'"))).is_dir():
+                yield from sorted(path for path in folder.iterdir() if path.name.endswith(_ARCHIVES))
+            elif found is None and (named := _NAMES_AN_ARCHIVE.match(line)) is not None:
+                path = Path(unquote(named["path"]))  # from where pip is called, as pip takes it
+                if path.is_file():
+                    yield path
 
 
 def read_requirements(file: Path) -> Requirements:

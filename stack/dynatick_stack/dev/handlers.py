@@ -57,7 +57,7 @@ def requirements(project: Project, say: Say) -> Path | None:
         pip_install(say, to, "-r", file)
 
     found = read_requirements(file)
-    content = digest(file.read_bytes(), *found.wanted, "", *found.constraints, interpreter_tag())
+    content = digest(file.read_bytes(), *found.content, interpreter_tag())
     with exclusive(CACHE / "lock"):
         return cached_folder(CACHE, "handlers", content, install)
 

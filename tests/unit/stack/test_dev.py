@@ -420,6 +420,10 @@ def test_requirements_are_installed_once_for_each_content(
     assert folder is not None and (folder / "lately_installed.py").is_file()
     assert handlers.requirements(project, said.append) == folder
     assert said == ["Installing requirements.txt (once)"]
+    with zipfile.ZipFile(wheel, "a") as archive:  # built anew, of the same version
+        archive.writestr("added.py", "")
+    folder = handlers.requirements(project, said.append)
+    assert folder is not None and (folder / "added.py").is_file()
     file.write_text("# nothing any more\n-r base.txt\n")
     (tmp_path / "base.txt").touch()
     nothing = handlers.requirements(project, said.append)

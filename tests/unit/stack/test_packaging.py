@@ -134,6 +134,23 @@ def test_files_that_the_requirements_name_count_and_are_found(mine: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["{wheel}", "shop @ file://{wheel} # ours", "{wheel}[all] ; python_version > '3'", "--find-links {folder}\nshop"],
+)
+def test_a_wheel_of_the_project_that_was_built_anew_is_packaged(line: str, mine: Path, tmp_path: Path) -> None:
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "needed.txt"\n')
+    wheel = tmp_path / "our wheels" / "shop-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    quoted = str(wheel).replace(" ", "%20") if "file:" in line else str(wheel)
+    (mine / "needed.txt").write_text(line.format(wheel=quoted, folder=f'"{wheel.parent}"'))
+    built = []
+    for content in ("1", "2", "2"):
+        wheel.write_text(content)
+        built.append(build(mine, tmp_path / "cache").handlers)
+    assert built[0] != built[1] == built[2]
+
+
+@pytest.mark.parametrize(
     ("base", "said"),
     [
         ("-r missing.txt", "missing.txt, which .*base.txt names, can't be read"),
