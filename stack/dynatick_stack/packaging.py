@@ -33,6 +33,7 @@ from dynatick_stack.files import (
     sources,
 )
 from dynatick_stack.folders import CACHE
+from dynatick_stack.limits import check_environment, check_quotas
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import kept_here
 from dynatick_stack.requirements_file import read_requirements
@@ -224,19 +225,31 @@ def _size(path: Path) -> int:
         return sum(entry.file_size for entry in archive.infolist())
 
 
+def checked_parameters(project: Project) -> dict[str, str]:
+    """All that a new stack would have, but for the layer of the handlers. Raises RefusedError for those that AWS would
+    refuse, or that stop every task."""
+    parameters, body = project.template_parameters(), template.load()
+    template.check_parameters(parameters, body)
+    values = {**template.defaults(), **parameters}
+    template.check_rules(values, body)
+    check_quotas(parameters, project.table_write_units)
+    check_environment(values, body, project.name)
+    return values
+
+
 def write_folder(
     project: Project, files: Sequence[Path], to: Path, *, is_transformed: bool = False, say: Say, cache: Path = CACHE
 ) -> None:
     """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
     layer, and parameters.json, which lacks that layer's ARN. ``is_transformed``: the template has no SAM transform any
-    more. Raises BuildError, and RefusedError for what can't be a folder."""
+    more. Raises BuildError, and RefusedError for what can't be a folder, and for parameters that AWS would refuse."""
+    values = checked_parameters(project)
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RefusedError(f"{to} can't be a folder: {error.strerror}") from None
     parameters = project.template_parameters()
-    architecture = parameters.get("Architecture", template.defaults()["Architecture"])
-    packages = build_packages(project, files, Platform.of(architecture), say=say, cache=cache)
+    packages = build_packages(project, files, Platform.of(values["Architecture"]), say=say, cache=cache)
     body, code = template.load(), {name: f"{name}.zip" for name in packages.of_template}
     for name, path in packages.of_template.items():
         shutil.copyfile(path, to / code[name])

@@ -120,10 +120,13 @@ def show_template(
                 raise CommandFailed(ExitCode.USAGE, "--transformed names the code as zips, so it needs --to FOLDER")
             typer.echo(template.TEMPLATE.read_text(encoding="utf-8"), nl=False)
             return
-        from dynatick_stack.packaging import write_folder
+        from dynatick_stack.packaging import checked_parameters, write_folder
 
         project = find(Path.cwd()).of(stage)
-        write_folder(project, _files(project, yes=False), to, is_transformed=transformed, say=say)
+        parameters, files = checked_parameters(project), _files(project, yes=False)
+        found = declared_schedules.examine(project, say, files, parameters)
+        declared_schedules.declared(project, found, parameters)
+        write_folder(project, files, to, is_transformed=transformed, say=say)
 
 
 class _Deployment:

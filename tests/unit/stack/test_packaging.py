@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from dynatick_stack import packaging, project, template
+from dynatick_stack import declared_schedules, packaging, project, release_commands, template
+from dynatick_stack.dev.handlers import Checked, HandlersError
 from dynatick_stack.errors import BuildError, RefusedError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project_files import project_files
@@ -282,6 +284,38 @@ def test_a_file_is_no_folder_for_a_pipeline(mine: Path, tmp_path: Path, installe
     with pytest.raises(RefusedError, match=f"{to} can't be a folder: "):
         written(mine, tmp_path / to)
     assert (installed, (tmp_path / "out").read_text()) == ([], "mine")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "said"),
+    [
+        ('Architecture = "x86"', "Architecture can't be x86. Allowed: arm64, x86_64"),
+        ("TickMinutes = 7", "TickMinutes can't be 7"),
+        ('ApiAuthorization = "JWT"', "ApiJwtIssuer"),
+        ("WarmThroughput = 50000", "WarmThroughput can't be 50000: a table takes at most 40,000"),
+    ],
+)
+def test_a_pipeline_gets_no_parameters_that_aws_refuses(
+    mine: Path, tmp_path: Path, installed: list[list[str]], parameter: str, said: str
+) -> None:
+    (mine / "dynatick.toml").write_text(f'[stack]\nname = "mine"\n[parameters]\n{parameter}\n')
+    with pytest.raises(RefusedError, match=re.escape(said)):
+        written(mine, tmp_path / "out")
+    assert not installed and not (tmp_path / "out").exists()
+
+
+def test_a_pipeline_gets_no_handlers_with_which_the_processor_would_not_start(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(project: object, say: object, files: object, parameters: dict[str, str]) -> Checked:
+        assert parameters["TickMinutes"] == "1"
+        raise HandlersError("handlers.py:1  SyntaxError: invalid syntax")
+
+    monkeypatch.chdir(mine)
+    monkeypatch.setattr(declared_schedules, "examine", examine)
+    with pytest.raises(typer.Exit) as ended:
+        release_commands.show_template(to=tmp_path / "out")
+    assert ended.value.exit_code == 3 and not (tmp_path / "out").exists()
 
 
 def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(mine: Path, tmp_path: Path) -> None:
