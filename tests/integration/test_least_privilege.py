@@ -31,7 +31,7 @@ from dynatick.domain.completion import completion_token
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
 from dynatick.engine.counts import bucket_record_id
-from dynatick.engine.cursor import idle_record_id
+from dynatick.engine.cursor import cursor_id, idle_record_id
 from dynatick.engine.limits import limits_id
 from dynatick.engine.rates import rate_record_id
 from dynatick.engine.settings import SETTINGS_ID
@@ -625,10 +625,12 @@ def test_each_documented_policy_allows_what_its_use_needs_and_nothing_else(
         if section == "Operate":
             deployed.table.put_item(Item={"taskId": "never-shown", "createdAt": "2026-01-01T00:00:00Z"})
             deployed.queue.send_message(MessageBody="to be purged")
+            deployed.table.delete_item(Key={"taskId": cursor_id(1)})  # the doctor makes it anew
         with calls.of(section):
             does(TaskClient.connect(TABLE), due, tmp_path)
     written = {section: set(map(kind_of, ids)) for section, ids in calls.own_rows_written.items() if ids}
-    assert written == {"Insert batches": {PACKS}, "Operate": {SETTINGS_ID, CHANGES}}, "the policies deny all others"
+    # The policies deny all others.
+    assert written == {"Insert batches": {PACKS}, "Operate": {SETTINGS_ID, CHANGES, cursor_id(1)}}
     rights = dict(calls.rights)
     assert set(POLICIES) == set(rights) == set(uses)
     rights["Insert batches"] |= rights["Insert"]
@@ -644,7 +646,9 @@ def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
         writes = {action for action, _ in documented(section)} & WRITES
         assert bool(writes) == (section != "Read")
         for action in WRITES:
-            for own in ("_dynatick#cursor#0", "_dynatick#reconcile", "_dynatick#tick#2026-12-31#12:00#0#0"):
+            may_create = (section, action) == ("Operate", "dynamodb:PutItem")
+            assert allows(section, action, "TasksTable", cursor_id(0)) == may_create, "one that is missing"
+            for own in ("_dynatick#reconcile", "_dynatick#tick#2026-12-31#12:00#0#0"):
                 assert not allows(section, action, "TasksTable", own)
             assert allows(section, action, "TasksTable", SETTINGS_ID) == (section == "Operate"), "for pause and resume"
             record = bucket_record_id(Bucket(0))
