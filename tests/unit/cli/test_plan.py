@@ -10,6 +10,7 @@ import pytest
 from tests.unit.cli.conftest import Shell
 
 from dynatick_stack import project, template
+from dynatick_stack.limits import check_quotas
 
 
 def test_a_plan_names_each_parameter_with_its_reason(shell: Shell) -> None:
@@ -55,6 +56,16 @@ def test_what_it_prints_for_a_project_is_accepted_there(shell: Shell, tmp_path: 
     (override,) = [line for line in lines if line.startswith("Or: sam deploy --parameter-overrides ")]
     assert dict(pair.split("=") for pair in override.split()[4:]) == parameters
     assert tomllib.loads(block)["parameters"].keys() == parameters.keys()
+
+
+def test_what_it_prints_for_a_raised_quota_is_accepted_as_well(shell: Shell) -> None:
+    for more, units in ((["--table-write-units", "80000"], 80_000), (["--task-ms", "1000"], None)):
+        lines = shell("plan", "--burst", "1000000", *more).lines
+        said = [line for line in lines if line.startswith("table_write_units")]
+        assert said == ([] if units is None else [f"table_write_units = {units}"])
+        begin = lines.index("[parameters]")
+        parameters = tomllib.loads("\n".join(lines[begin : lines.index("", begin)]))["parameters"]
+        check_quotas({name: str(value) for name, value in parameters.items()}, units)
 
 
 def test_as_a_document(shell: Shell) -> None:
