@@ -77,8 +77,8 @@ class Room:
             f"({of.in_words()}): ticks of some shards may find none left. Raise the quota"
         )
         fitting = of.max_workers(self.allowed)
-        if of.workers and fitting * of.ticks < of.workers:
-            text += f", or set MaxWorkers to {fitting} or less"
+        if of.total - of.workers + fitting * of.ticks <= self.allowed:
+            text += f", or set MaxWorkers to {fitting}" + (" or less" if fitting else "")
         return text + (", or lower ApiWaitSeconds or ApiRequestsPerSecond" if of.api else "")
 
 

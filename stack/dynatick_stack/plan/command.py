@@ -15,6 +15,7 @@ from dynatick.engine.rules import Precision
 from dynatick.errors import InvalidInput
 from dynatick_stack.plan.capacity import PlanOptions, Quotas
 from dynatick_stack.plan.figures import (
+    API_EXECUTIONS,
     CONCURRENT_EXECUTIONS,
     CONFIDENCE,
     LATE_TICK,
@@ -210,6 +211,7 @@ def _further(found: Plan, *, is_burst: bool) -> Iterator[str]:
     for quota in found.quotas:
         verdict = "raise the quota" if quota.must_be_raised else "within the quota"
         yield f"Quota       {quota.name}: {quota.needed:,} of {quota.allowed:,}, {verdict}"
+    yield f"            the HTTP API takes up to {API_EXECUTIONS:,} more executions, unless ApiEndpoint is DISABLED"
     prices, inserting = found.prices, found.inserting
     what = "the burst, inserting included" if is_burst else "a month of this load"
     yield f"Price       ${prices.load:,.2f} for {what}"

@@ -40,6 +40,7 @@ USUAL_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120, 900
 RETENTION_DAYS = 30
 WAKE_UP_CONCURRENCY = 10
 TICK_SECONDS = 60
+API_EXECUTIONS = 550  # 50 ApiRequestsPerSecond, each of which may wait 10 ApiWaitSeconds, as the doctor counts
 
 # -- the engine --------------------------------------------------------------------------------------------------------
 

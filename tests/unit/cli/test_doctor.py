@@ -199,6 +199,9 @@ def test_too_few_executions_have_a_remedy(shell: Shell, account: Account, monkey
         "allowed": 100, "needed": 125, "ticks": 1, "workers": 90, "wakeUps": 10, "recoveries": 20, "stream": 4,
         "api": 0, "imports": 0,
     }  # fmt: skip
+    for allowed, advice in ((35, ", or set MaxWorkers to 0"), (30, "")):
+        account(allowed, MaxWorkers="90", Precision="second", ApiEndpoint="DISABLED")
+        assert shell("doctor", "--stack", "mine").err.rstrip().endswith(f"Raise the quota{advice}")
     account(1000, MaxWorkers="90")
     assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
     account(10)

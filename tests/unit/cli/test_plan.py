@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Shell
 
+from dynatick.cli.doctor import executions_of
 from dynatick_stack import project, template
 from dynatick_stack.limits import check_quotas
 
@@ -24,6 +25,8 @@ def test_a_plan_names_each_parameter_with_its_reason(shell: Shell) -> None:
     }  # fmt: skip
     assert "within the quota" in ended.out and "once, to warm table and index" in ended.out
     assert any(line.startswith("Inserting   2,000,000 write units") for line in ended.lines)
+    api = executions_of({**template.defaults(), "ApiEndpoint": "ENABLED"}, 1).api
+    assert f"the HTTP API takes up to {api} more executions, unless" in ended.out
 
 
 def test_a_late_tick_is_said_and_can_be_planned_for(shell: Shell) -> None:
