@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from dynatick.settings import Settings
 from dynatick.task_function import declared_schedules
 
 
-def examine(module: str, folder: Path, scheduler: Path) -> dict[str, object]:
+def examine(module: str, folder: Path, scheduler: Path, environment: Sequence[str]) -> dict[str, object]:
     """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one; ``known``: of
     all actions that the settings allow; ``schedules``: those that handlers declare. Else ``problem``, and ``place`` if
-    a file of the folder is to blame. ``scheduler``: the folder of the function that has the assignment policies."""
+    a file of the folder is to blame. ``scheduler``: the folder of the function that has the assignment policies;
+    ``environment``: the variables that only the processor has."""
     try:
         settings = Settings.from_env({"DYNATICK_TABLE": "not deployed", **os.environ})
         whole = settings.processor_timeout
@@ -45,20 +47,35 @@ def examine(module: str, folder: Path, scheduler: Path) -> dict[str, object]:
             return {"problem": str(cause), "place": _place(cause, folder)}
         return {"problem": f"{type(cause).__name__}: {_text(cause)}", "place": _place(cause, folder)}
     try:
-        _check_policy(settings.assignment_policy, scheduler)
+        _check_policy(settings.assignment_policy, folder, scheduler, environment)
     except ConfigurationError as error:
         return {"problem": str(error), "place": None}
     return {"actions": actions, "known": registry.names(), "schedules": schedules}
 
 
-def _check_policy(policy: str | None, scheduler: Path) -> None:
+def _check_policy(policy: str | None, folder: Path, scheduler: Path, environment: Sequence[str]) -> None:
+    """Loads the policy as the scheduler does: from its folder first, and without the environment of the handlers, so
+    the project's modules are imported anew."""
     if policy is None:
         return
     from dynatick.wiring import load_policy
 
     sys.path.insert(0, str(scheduler))
-    sys.modules.pop(policy.partition(":")[0], None)  # the project's own, which stands behind the scheduler's
-    load_policy(policy)
+    for name, module in list(sys.modules.items()):
+        if (file := getattr(module, "__file__", None)) is not None and Path(file).is_relative_to(folder):
+            del sys.modules[name]
+    for name in environment:
+        os.environ.pop(name, None)
+    try:
+        load_policy(policy)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            "AssignmentPolicy",
+            f"cannot load {policy!r} ({type(error).__name__}: {error}); the scheduler, which calls it, has no "
+            "variables and secrets of [handlers]",
+        ) from error
 
 
 def _schema(handler: Handler) -> str | None:
@@ -87,5 +104,5 @@ def _shown(path: Path, line: int | None, folder: Path) -> str | None:
 
 if __name__ == "__main__":
     with contextlib.redirect_stdout(sys.stderr):  # what the module prints is none of the answer
-        found = examine(sys.argv[1], *map(Path, sys.argv[2:]))
+        found = examine(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
     print(dumps(found))

@@ -100,7 +100,17 @@ def check(
         try:
             # -S: without the packages of this environment. -P: without the folder of the program.
             ran = subprocess.run(
-                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(own), str(_SCHEDULER)],
+                [
+                    sys.executable,
+                    "-S",
+                    "-P",
+                    "-B",
+                    str(_PROGRAM),
+                    project.module,
+                    str(own),
+                    str(_SCHEDULER),
+                    *environment,
+                ],
                 env={**_of_lambda(environment), **variables, "PYTHONPATH": os.pathsep.join(map(str, path))},
                 capture_output=True,
                 text=True,

@@ -380,6 +380,17 @@ def test_what_processor_or_scheduler_refuse_is_refused_in_their_words(
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("module", ["handlers", "policies"])
+def test_a_policy_is_loaded_without_the_environment_of_the_handlers(project: Project, module: str) -> None:
+    reads = "import os\nSENDER = os.environ['SENDER']\ndef calm(task, now, grid): ...\n"
+    with (project.folder / "handlers.py").open("a") as file:
+        file.write(reads if module == "handlers" else "import policies\n")
+    (project.folder / "policies.py").write_text(reads)
+    parameters = {**template.defaults(), "AssignmentPolicy": f"{module}:calm"}
+    with pytest.raises(HandlersError, match=r"\(KeyError: 'SENDER'\); the scheduler, .* no variables and secrets"):
+        handlers.check(project, project_files(project), LIBRARIES, None, {"SENDER": "me"}, parameters)
+
+
 def test_a_policy_is_the_schedulers_whatever_the_project_has_of_its_name(project: Project) -> None:
     (project.folder / "assignment.py").touch()
     with (project.folder / "handlers.py").open("a") as file:
