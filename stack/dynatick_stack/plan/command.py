@@ -111,7 +111,7 @@ def plan(
         print(f'{name} = "{value}"' if not value.isdecimal() else f"{name} = {value}")
     if (units := max(found.fleet.warm, found.max_write_units)) > TABLE_WRITE_UNITS:
         print()
-        print("And below [stack], once DynamoDB allows the account's tables so many:")
+        print("And below [stack], once DynamoDB allows a table that number:")
         print(f"table_write_units = {max(units, table_write_units)}")
     print()
     print("Or: sam deploy --parameter-overrides", *(f"{name}={value}" for name, value in found.parameters.items()))
