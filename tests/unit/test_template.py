@@ -725,3 +725,17 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
         ("AWS/DynamoDB", "ReadThrottleEvents", "TableName", "${TasksTable}"),
         writes, (*writes, "GlobalSecondaryIndexName", index("taskDateTime-index")["IndexName"]),
     }  # fmt: skip
+
+
+def test_lists_that_aws_takes_otherwise_are_refused() -> None:
+    policy = "arn:aws:iam::aws:policy/P"
+    for name, refused, accepted in (
+        ("ApiJwtAudience", ["a, b", " a", "a,"], ["", "a", "a,b", "one app,b"]),
+        ("ApiCorsOrigins", ["https://a, https://b", "https://a,"], ["", "*", "https://a,https://b"]),
+        ("HandlersPolicyArns", [",".join([policy] * 11)], ["", ",".join([policy] * 10)]),
+    ):
+        for value in accepted:
+            template.check_parameters({name: value}, TEMPLATE)
+        for value in refused:
+            with pytest.raises(RefusedError, match=f"^{name} can't be "):
+                template.check_parameters({name: value}, TEMPLATE)
