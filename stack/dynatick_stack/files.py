@@ -16,7 +16,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import IO
 
-from dynatick_stack.errors import BusyError
+from dynatick_stack.errors import BusyError, StackError
 
 KEEP_SECONDS = 7 * 24 * 3600
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
@@ -24,12 +24,17 @@ _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
 
 @contextmanager
 def exclusive(path: Path, *, busy: str | None = None) -> Iterator[None]:
-    """Hold a lock file. Waits until it is free, or refuses with `busy` if that is given.
+    """Hold a lock file. Waits until it is free, or refuses with `busy` if that is given. Raises
+    StackError where none can be written, such as below a home that is read-only.
 
     The system lets go of the lock when the process dies, so that none is ever left behind.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("a")
+    except OSError as error:
+        raise StackError(f"{path} can't be written: {error.strerror}") from None
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:

@@ -15,7 +15,7 @@ import typer
 
 from dynatick_stack import declared_schedules, packaging, project, release_commands, template
 from dynatick_stack.dev.handlers import Checked, HandlersError
-from dynatick_stack.errors import BuildError, RefusedError
+from dynatick_stack.errors import BuildError, RefusedError, StackError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project_files import project_files
 from dynatick_stack.venv import pip_install
@@ -316,6 +316,12 @@ def test_a_pipeline_gets_no_handlers_with_which_the_processor_would_not_start(
     with pytest.raises(typer.Exit) as ended:
         release_commands.show_template(to=tmp_path / "out")
     assert ended.value.exit_code == 3 and not (tmp_path / "out").exists()
+
+
+def test_a_cache_that_can_not_be_written_is_named(mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+    with pytest.raises(StackError, match=r"home/cache/lock can't be written: "):
+        build(mine, tmp_path / "home" / "cache")
 
 
 def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(mine: Path, tmp_path: Path) -> None:
