@@ -11,7 +11,16 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, Batch, is_of_pack, row_of_member, status_of_member
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.packs import MAX_BATCH, Pack, body_id, member_lease, parse_member_id, payloads_of, spans_with
+from dynatick.domain.packs import (
+    MAX_BATCH,
+    Pack,
+    body_id,
+    is_row_of_member,
+    member_lease,
+    parse_member_id,
+    payloads_of,
+    spans_with,
+)
 from dynatick.domain.row import RowView
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
@@ -133,6 +142,23 @@ def delete_member(store: Store, task_id: str, version: str | None) -> Row | None
     return _settled(store, task_id, settle)
 
 
+def note_row(store: Store, row: Row) -> None:
+    """Has the pack of a member know that this has a row, before it is deleted: else the member would get another one.
+    That is needed if the pack's process has died since. Raises TransitionRefused while the pack runs."""
+    if attr.BATCH_ID not in row or RowView(row).is_pack:
+        return
+    task_id = RowView(row).task_id
+    require_deletable(row)
+
+    def settle(member: Member) -> tuple[Result, Row]:
+        if not is_row_of_member(row, member.pack.batch_id, member.row.get(attr.CREATED_AT)):  # of an earlier batch
+            return Written(), row
+        _require_pack_at_rest(member, task_id)
+        return write(store, member.noting(member.pack.with_extracted(member.n))), row
+
+    _settled(store, task_id, settle)
+
+
 def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result | Cancelled, Row]]) -> Row | None:
     for _ in range(_TRIES):
         if (member := find_member(store, task_id)) is None:
@@ -146,8 +172,8 @@ def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result
 
 
 def _require_pack_at_rest(member: Member, task_id: str) -> None:
-    """Raises TransitionRefused for a member that has ended while the others of its pack run: what its process writes
-    of the pack would undo the change."""
+    """Raises TransitionRefused for a member that has ended, or has a row, while the others of its pack run: what its
+    process writes of the pack would undo the change."""
     if state_of(member.row) == Status.RUNNING and not RowView(member.row).is_released:
         is_a = f"{member.status}, and others of its pack run"
         raise TransitionRefused(task_id, "change", member.status, (), is_a=is_a, instead="try it again in a moment")

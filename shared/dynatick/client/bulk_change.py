@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from dynatick.client import history as histories
 from dynatick.client import task_update
+from dynatick.client.batch_members import note_row
 from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
 from dynatick.client.ended_batches import reopen_batches
 from dynatick.client.failures import HasFingerprint
@@ -338,12 +339,15 @@ class _Deletion(_Change):
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         return [_result(entry, partial(self._delete, entry, row)) for entry, row in batch]
 
+    def _check_deletion(self, entry: Entry, row: Row) -> None:
+        note_row(self.store, self.check(entry, row))
+
     def _delete(self, entry: Entry, listed: Row | None) -> Changed:
         self.require(self.check(entry, listed))  # one that runs is skipped without reading it again
         row = task_update.delete(
             self.store,
             entry.task_id,
-            check=partial(self.check, entry),
+            check=partial(self._check_deletion, entry),
             with_members=self.selection.is_all_of_subject,
         )
         return Changed(entry.task_id, TaskView.from_row(row), self.tasks_of(row))

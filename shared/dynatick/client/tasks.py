@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynatick.client import task_update
-from dynatick.client.batch_members import change_member, delete_member, row_of
+from dynatick.client.batch_members import change_member, delete_member, note_row, row_of
 from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.completions import Completions
 from dynatick.client.connect import ClientSettings, open_queue, open_store
@@ -387,7 +387,7 @@ class TaskClient(BulkTasks):
         """
         self._settings_cache.current()
         try:
-            task_update.delete(self.store, task_id, version)
+            task_update.delete(self.store, task_id, version, check=partial(note_row, self.store))
         except TaskNotFound:
             if delete_member(self.store, task_id, version) is None:
                 task_update.delete(self.store, task_id, version)  # a member may have got a row just now

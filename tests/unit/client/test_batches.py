@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from tests.builders import InProcess, key_of
+from tests.builders import InProcess, key_of, scheduled_row
 from tests.unit.client.support import be_first, client_of, examples, fail, fail_for_now, page, released, started
-from tests.unit.engine.support import World
+from tests.unit.engine.support import World, bucket_at
 
 from dynatick import (
     BatchDiffers,
@@ -681,6 +681,38 @@ def test_a_member_that_has_ended_is_changed_once_its_pack_has(world: World, clie
     ]  # fmt: skip
     with pytest.raises(TransitionRefused, match="possible only while it is failed"):
         client.redrive("news/000000000")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_member_that_was_deleted_does_not_come_back_if_its_pack_did_not_know_of_its_row(
+    world: World, client: TaskClient, at_once: bool
+) -> None:
+    """Its process died within the seconds until it would have written that."""
+    client.batches.insert(numbered(3), batch_id="news", action="log")
+    pack_id, member = Span(0, 3).pack_id("news"), "news/000000001"
+    waiting = world.row(pack_id)
+    world.store.put(scheduled_row(member, bucket_at(5), attempt=1, batchId="news", createdAt=waiting["createdAt"]))
+    world.store.put({**waiting, "status": "running", "lease": "x", "attempt": 1, "leaseUntil": "2026-12-31T12:09:00Z"})
+
+    def delete() -> str:
+        """Returns why it was refused."""
+        if not at_once:
+            (one,) = client.delete_many(bucket=str(bucket_at(5)))
+            return one.reason if isinstance(one, Skipped) else ""
+        try:
+            client.delete(member)
+        except TransitionRefused as refused:
+            return str(refused)
+        return ""
+
+    assert "others of its pack run; try it again in a moment" in delete()
+    assert world.row(member)["status"] == "scheduled"
+    world.store.put(waiting)  # it was released, as it had been claimed
+    assert delete() == ""
+    world.ticks(8)
+    assert world.store.get(member) is None
+    assert client.batches.get("news").counts == {"completed": 2, "deleted": 1}
+    assert member not in world.ran
 
 
 def test_a_member_whose_payload_is_gone_is_shown_and_not_run_without(world: World, client: TaskClient) -> None:
