@@ -293,7 +293,7 @@ def test_a_forked_child_has_its_own_connections(own_session: bool, monkeypatch: 
     if session:
         session.set_credentials("OFSESSION", "secret")
     with a_server() as server:
-        server.body = b'{"Responses": {}}'
+        server.headers, server.body = {"Content-Type": "application/x-amz-json-1.0"}, b'{"Responses": {}}'
         store = DynamoStore(
             "tasks", region="us-east-1", endpoint_url=f"http://127.0.0.1:{server.port}", session=session
         )

@@ -33,6 +33,7 @@ OUR_OWN = {
     "_follows",
     "_ids",
     "_clock",
+    "_completions",
 }  # of another object of the class, of the client that is made asynchronous or recorded, or of the same module
 
 
