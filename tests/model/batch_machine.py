@@ -22,7 +22,18 @@ from dynatick.domain.batches import Batch
 from dynatick.domain.packs import member_id
 
 scripts = st.lists(
-    st.sampled_from((("ok",), ("ok",), ("error", "ok"), ("permanent",), ("slow",), ("hang", "ok"), ("poison", "ok"))),
+    st.sampled_from(
+        (
+            ("ok",),
+            ("ok",),
+            ("error", "ok"),
+            ("permanent",),
+            ("slow",),
+            ("hang", "ok"),
+            ("poison", "ok"),
+            ("later", "ok"),
+        )
+    ),
     min_size=1,
     max_size=7,
 ).map(tuple)
