@@ -25,7 +25,7 @@ from queue import SimpleQueue
 
 from tests.mutation import ROOT, CannotMutate, Mutation
 
-COPIED = ("shared", "stack", "functions", "tests", "template.yaml", "pyproject.toml", "docs")
+COPIED = ("README.md", "shared", "stack", "functions", "tests", "template.yaml", "pyproject.toml", "docs")
 RULES = "tests/unit/engine/test_rules.py"
 TEMPLATE = "tests/unit/test_template.py"
 WATERMARK = "tests/unit/engine/test_watermark.py"
