@@ -233,6 +233,9 @@ class Packs:
             one.idle_since = one.idle_since or now
             if now - one.idle_since < self._max_idle:
                 continue
+            if one.unclear:  # released without their rows, they would run again
+                self._give_rows(one)
+                continue
             following = one.pack.member_id(one.waiting[0])
             if not (self._in_one_thread and self._turns.may_go_on(one.claimed.task, following)):
                 idle.append(one)

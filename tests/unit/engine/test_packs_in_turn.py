@@ -10,12 +10,14 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
+from tests.unit.engine.support import RiggedStore
 from tests.unit.engine.test_packs import pack_of
-from tests.unit.engine.test_turns import BUCKET, LOST, due, lease_of, system_of, task_of, turns_of
+from tests.unit.engine.test_turns import BUCKET, LOST, Watched, due, lease_of, rules_of, system_of, task_of, turns_of
 
 from dynatick import CompleteLater, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.completion import completion_token
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row, Task
@@ -201,6 +203,32 @@ def test_a_member_that_waits_for_a_completion_keeps_its_place() -> None:
     TaskClient(system.store, clock=system.clock).complete(token)
     system.next_tick()
     assert (system.outcome(pack_id), len(ran(system))) == ("completed", 3)
+
+
+def test_a_member_whose_row_got_no_answer_has_one_before_its_pack_waits_for_its_turn_again() -> None:
+    """It was handed over, so it has the place. Without a row it would begin again with its pack."""
+    store = RiggedStore()
+    system = InProcess(store=store, rules=rules_of("customer=1", in_one_thread=True), actions=Watched(0.0))
+    (pack_id,) = put_packs(system, "customer:1", 3, retryPolicy={"maximumRetryAttempts": 1})
+    handed = "news/000000000"
+    system.actions.behaviour[handed] = lambda *_: CompleteLater(within=timedelta(hours=1))
+    asked: list[str] = []
+
+    def refuses_twice(change: ConditionalUpdate) -> bool:
+        is_refused = change.task_id == handed and len(asked) < 2
+        asked.extend([handed] * is_refused)
+        return is_refused
+
+    store.throttled = refuses_twice
+    system.tick()
+    assert (len(asked), ran(system)) == (2, [handed])
+    assert (system.row(handed)["status"], pack_of(system, pack_id).extracted) == ("running", 0b1)
+    assert system.row(pack_id)["leaseUntil"] == RELEASED
+    del system.actions.behaviour[handed]
+    system.ticks(20)
+    assert Counter(ran(system)) == {handed: 2, "news/000000001": 1, "news/000000002": 1}
+    assert sorted(attempt for task_id, _, attempt in system.actions.ran if task_id == handed) == [1, 2]
+    assert system.outcome(pack_id) == "completed"
 
 
 def test_a_member_that_is_being_handed_over_keeps_its_place() -> None:
